@@ -1,0 +1,1 @@
+"""One folder per framework. Each holds the same files; nothing is registered anywhere else."""

@@ -1,0 +1,1 @@
+"""The canonical definition of an RL environment for language models, independent of any framework."""

@@ -1,0 +1,254 @@
+"""The one port between the core and the frameworks: what an adapter offers and what a session does."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from canonical.content import JSON, Message
+from canonical.environment import Environment
+from canonical.step import StepResult
+from canonical.tool import ToolSpec
+from canonical.transcript import Action
+
+
+class Feature(StrEnum):
+    """Name what a framework may or may not be able to carry."""
+
+    SEEDED_RESET = "seeded_reset"
+    TASK_SELECTION = "task_selection"
+    SPLITS = "splits"
+    TOOL_CALLS = "tool_calls"
+    TEXT_ACTIONS = "text_actions"
+    TOOL_SCHEMAS = "tool_schemas"
+    ERROR_CODES = "error_codes"
+    STEP_REWARD = "step_reward"
+    REWARD_COMPONENTS = "reward_components"
+    TRUNCATION = "truncation"
+    CAUSE = "cause"
+    IMAGES = "images"
+    CONCURRENT_SESSIONS = "concurrent_sessions"
+    REMOTE = "remote"
+    SNAPSHOT = "snapshot"
+
+
+class Level(StrEnum):
+    """Say how a feature is supported: by the framework itself, through a rewrite, or not at all."""
+
+    NATIVE = "native"
+    EMULATED = "emulated"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Hold the support for one feature; the note names the rewrite, or why it is absent."""
+
+    level: Level
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Hold what a port changes.
+
+    Attributes:
+        piece: Which piece of the environment.
+        status: Whether the piece is preserved, approximated or lost.
+        note: What a trainer will notice.
+    """
+
+    piece: str
+    status: Literal["preserved", "approximated", "lost"]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Hold what a new episode shows: the prompt and the tools."""
+
+    prompt: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+
+
+class SessionError(RuntimeError):
+    """Report that a session failed outside the episode's rules: refused, disconnected, crashed or timed out."""
+
+
+@runtime_checkable
+class Session(Protocol):
+    """Be one live episode behind a framework's own client or loop."""
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task.
+
+        Raises:
+            SessionError: The framework refused or failed.
+        """
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action.
+
+        Raises:
+            SessionError: The framework refused or failed.
+        """
+
+    async def close(self) -> None:
+        """End the episode and free it. Closing twice is harmless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Hold where compiled sessions are served.
+
+    Attributes:
+        url: The address, or None when the framework runs in process.
+        open_sessions: Counts the sessions that hold a live episode right now, on the server's side.
+        settings: The server settings in force, as they go into a record.
+    """
+
+    url: str | None
+    open_sessions: Callable[[], int]
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+
+
+CompiledT = TypeVar("CompiledT")
+
+
+class Adapter(Protocol[CompiledT]):
+    """Compile an environment for one framework, serve it, and connect to it.
+
+    Each `adapters/<name>/adapter.py` holds one instance called `ADAPTER`.
+    """
+
+    name: str
+
+    def packages(self) -> Mapping[str, str]:
+        """Return the installed framework packages and their exact versions."""
+
+    def features(self) -> Mapping[Feature, Support]:
+        """Return what the installed version supports, for every feature."""
+
+    def compile(self, environment: Environment[Any], /) -> CompiledT:
+        """Turn an environment into the framework's own class, app or configuration."""
+
+    def serve(
+        self, compiled: CompiledT, /, *, host: str = "127.0.0.1", port: int = 0
+    ) -> AbstractAsyncContextManager[Endpoint]:
+        """Serve the compiled environment with the framework's own server; port 0 picks a free one.
+
+        Frameworks that run in process yield an endpoint without an address.
+
+        Raises:
+            OSError: The port is in use or not allowed.
+        """
+
+    def connect(self, compiled: CompiledT | None, endpoint: Endpoint, /) -> AbstractAsyncContextManager[Session]:
+        """Open a session with the framework's own client or loop; leaving the context frees it.
+
+        Args:
+            compiled: What `compile` returned; None when the server runs elsewhere.
+            endpoint: What `serve` yielded, or an address of a running server.
+
+        Raises:
+            SessionError: The server cannot be reached or refused the session.
+        """
+
+
+class AdapterFactsError(ValueError):
+    """Report an `adapter.toml` that is missing or malformed: the file, the key, the reason."""
+
+
+class Release(BaseModel):
+    """Describe one supported release of a framework.
+
+    Attributes:
+        package: The distribution that holds the release.
+        version: The exact version; `constraints/<package>-<version>.txt` pins everything else.
+        extra: The extra of this project that installs it.
+        python: The Python that the stack uses, such as `3.11`.
+        default: Whether this is the release that commands use when none is named.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    package: str
+    version: str
+    extra: str
+    python: str
+    default: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name of the release in commands, folders and reports."""
+        return f"{self.package}-{self.version}"
+
+
+class AdapterFacts(BaseModel):
+    """Hold what `adapter.toml` says: facts that can be read without the framework.
+
+    Attributes:
+        title: The framework's name as its makers write it.
+        kind: Whether the framework serves environments or runs them in process.
+        concurrency: How the framework runs many sessions, in one sentence.
+        imports: The top-level modules that this adapter may import besides `canonical`.
+        extras: Extra of this project -> requirements.
+        releases: The supported releases.
+        words: Canonical word -> the framework's word.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    kind: Literal["server", "in_process"]
+    concurrency: str
+    imports: list[str]
+    extras: dict[str, list[str]]
+    releases: list[Release] = Field(min_length=1)
+    words: dict[str, str]
+
+    @property
+    def default_release(self) -> Release:
+        """The release that commands use when none is named."""
+        return next(release for release in self.releases if release.default)
+
+    def release(self, label: str) -> Release:
+        """Return the release with a label, version, or package name.
+
+        Raises:
+            LookupError: No release matches; the text lists those that exist.
+        """
+        for release in self.releases:
+            if label in {release.label, release.version, f"{release.package}=={release.version}"}:
+                return release
+        known = ", ".join(release.label for release in self.releases)
+        raise LookupError(f"{self.title} has no supported release {label!r}; there are {known}")
+
+    @classmethod
+    def read(cls, path: Path) -> AdapterFacts:
+        """Read an `adapter.toml`.
+
+        Raises:
+            AdapterFactsError: The file is missing or malformed.
+        """
+        try:
+            facts = cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise AdapterFactsError(f"{path}: {error}") from error
+        except ValidationError as error:
+            detail = error.errors(include_url=False)[0]
+            place = ".".join(map(str, detail["loc"]))
+            raise AdapterFactsError(f"{path}: {place}: {detail['msg']}") from error
+        if sum(release.default for release in facts.releases) != 1:
+            raise AdapterFactsError(f"{path}: releases: exactly one release must be the default")
+        for release in facts.releases:
+            if release.extra not in facts.extras:
+                raise AdapterFactsError(f"{path}: releases: {release.label} names an unknown extra")
+        return facts

@@ -1,0 +1,81 @@
+"""The catalogue: environment names to environments, found by scanning folders."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from canonical.environment import Environment
+
+_FOLDER = Path(__file__).parent / "environments"
+
+
+class UnknownEnvironmentError(LookupError):
+    """Report a name or path that leads to no environment, and what exists."""
+
+
+def environment_names() -> tuple[str, ...]:
+    """Return the names of the environments in the catalogue, sorted. Nothing is imported."""
+    return tuple(sorted(path.parent.name for path in _FOLDER.glob("*/environment.py")))
+
+
+@cache
+def load_environment(source: str) -> Environment[Any]:
+    """Return the environment of a catalogue name, or of a path to a Python file or an environment's folder.
+
+    Raises:
+        UnknownEnvironmentError: There is no such environment, or the file does not define exactly one.
+    """
+    if source in environment_names():
+        return _only_environment(importlib.import_module(f"canonical.environments.{source}.environment"), source)
+    path = Path(source)
+    if path.is_dir():
+        path = path / "environment.py"
+    if not path.is_file():
+        raise UnknownEnvironmentError(
+            f"there is no environment {source!r}; the catalogue has {', '.join(environment_names())}, "
+            "and a path to an environment.py is accepted too"
+        )
+    return _only_environment(_import_file(path.resolve()), source)
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = f"rosetta_loaded_{abs(hash(path))}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise UnknownEnvironmentError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UnknownEnvironmentError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _only_environment(module: ModuleType, source: str) -> Environment[Any]:
+    classes = [
+        member
+        for member in vars(module).values()
+        if inspect.isclass(member)
+        and issubclass(member, Environment)
+        and member.__module__ == module.__name__
+        and not inspect.isabstract(member)
+    ]
+    if len(classes) != 1:
+        found = ", ".join(cls.__name__ for cls in classes) or "none"
+        raise UnknownEnvironmentError(f"{source} must define exactly one Environment class; it defines {found}")
+    try:
+        environment: Environment[Any] = classes[0]()
+    except Exception as error:
+        raise UnknownEnvironmentError(
+            f"{source}: {classes[0].__name__}() cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    return environment

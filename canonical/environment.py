@@ -1,0 +1,121 @@
+"""Environment: the one class that an author subclasses."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import cache
+from typing import Annotated, ClassVar, Generic, TypeAlias, TypeVar
+
+from pydantic import PlainSerializer, PlainValidator
+
+from canonical.content import Message, Text
+from canonical.reward import RewardSpec, Rubric
+from canonical.step import Cause
+from canonical.task import Task, TaskSet
+from canonical.tool import Tool, ToolCall, collect_tools
+
+StateT = TypeVar("StateT")
+
+
+class NoOracleError(LookupError):
+    """Report that an environment has no known solution for a task."""
+
+
+def _rng_to_json(rng: random.Random) -> list[object]:
+    version, words, gauss = rng.getstate()
+    return [version, list(words), gauss]
+
+
+def _rng_from_json(value: object) -> random.Random:
+    if isinstance(value, random.Random):
+        return value
+    if not isinstance(value, list):
+        raise TypeError("a generator is stored as a list")
+    version, words, gauss = value
+    rng = random.Random(0)  # noqa: S311 - games need reproducible numbers, not secret ones
+    rng.setstate((version, tuple(words), gauss))
+    return rng
+
+
+Rng: TypeAlias = Annotated[random.Random, PlainSerializer(_rng_to_json), PlainValidator(_rng_from_json)]
+"""The type of a state's field that keeps the episode's generator, so that a snapshot can hold it."""
+
+
+class Environment(ABC, Generic[StateT]):
+    """Define the rules, the tools and the reward of an environment.
+
+    Everything that happens in an episode lives in its state, which only `start` and the tools make or change. A state
+    of plain data (a dataclass, a pydantic model, or a mapping of JSON values) can be stored and forked.
+
+    Attributes:
+        name: The name in the catalogue: a lower-case identifier.
+        version: Raised whenever the same actions could lead to another transcript.
+        max_turns: How many actions an episode may take; then it is truncated with cause `budget`.
+        free_errors: How many actions that fail (unknown tool, bad arguments, unparsable text, a tool's error) cost no
+            turn. Later ones cost a turn, so every episode ends.
+        reward: The declared range and aggregation.
+        rubric: What scores the state.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "1"
+    max_turns: ClassVar[int]
+    free_errors: ClassVar[int] = 0
+    reward: ClassVar[RewardSpec] = RewardSpec()
+    rubric: Rubric[StateT]
+
+    @abstractmethod
+    def tasks(self) -> TaskSet:
+        """Return all tasks, in order. The same set is returned at every call."""
+
+    @abstractmethod
+    def start(self, task: Task, rng: random.Random) -> StateT | Awaitable[StateT]:
+        """Return the first state of an episode; a pure function of the task and the generator.
+
+        Args:
+            task: The task to play.
+            rng: The generator of this episode, seeded from environment, version, task and seed. It is the only source
+                of randomness; an environment that needs it later keeps it in the state, in a field of type `Rng`.
+        """
+
+    @abstractmethod
+    def prompt(self, task: Task, state: StateT) -> str | Sequence[Message]:
+        """Return what the model reads first: one user message as text, or several messages."""
+
+    def outcome(self, state: StateT) -> Cause | None:  # noqa: ARG002 - a default for authors to override
+        """Return why the episode is over in this state, or None while it goes on."""
+        return None
+
+    def status(self, state: StateT) -> str:  # noqa: ARG002 - as outcome
+        """Return a line that ends the observation of every action that failed, so that the model keeps its bearings."""
+        return ""
+
+    def close(self, state: StateT) -> None | Awaitable[None]:
+        """Free what the state holds outside itself. Called exactly once per episode."""
+
+    def oracle(self, task: Task) -> Iterable[ToolCall]:
+        """Return calls that solve a task, for tests and reference rollouts.
+
+        Raises:
+            NoOracleError: No solution is known.
+        """
+        raise NoOracleError(f"{self.name} has no oracle for task {task.id}")
+
+    def random_call(self, task: Task, rng: random.Random) -> ToolCall | None:  # noqa: ARG002 - as outcome
+        """Return a plausible random call for this task, or None to let the schema of the tools decide."""
+        return None
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that the agent may call, in order of definition."""
+        return _tools_of(type(self))
+
+    def opening(self, task: Task, state: StateT) -> tuple[Message, ...]:
+        """Return the prompt as messages."""
+        prompt = self.prompt(task, state)
+        return (Message("user", (Text(prompt),)),) if isinstance(prompt, str) else tuple(prompt)
+
+
+_tools_of = cache(collect_tools)

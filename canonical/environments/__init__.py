@@ -1,0 +1,1 @@
+"""One folder per environment; `canonical.catalogue` finds them by scanning this folder."""

@@ -1,0 +1,1 @@
+"""Wordle: find a hidden five-letter word in six guesses."""

@@ -1,0 +1,238 @@
+"""Tasks, ordered task sets with splits, and their loaders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from canonical.content import JSON
+
+_NOTHING: Mapping[str, JSON] = MappingProxyType({})
+
+
+class TaskLoadError(ValueError):
+    """Report a task that cannot be read: the file, the line when there is one, and the reason."""
+
+    def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
+        self.path = path
+        self.line = line
+        self.reason = reason
+        place = str(path) if line is None else f"{path}, line {line}"
+        super().__init__(f"{place}: {reason}")
+
+
+class UnknownTaskError(LookupError):
+    """Report a task id or split that the task set does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Hold one problem.
+
+    Attributes:
+        id: Unique name, written `split/name`, for example `train/0007`.
+        inputs: The public half: what prompt and listings may show.
+        secret: The hidden half (answer, tests): never sent before the episode has ended.
+        folder: Where the files of a task bundle lie, or None for a task without files.
+    """
+
+    id: str
+    inputs: Mapping[str, JSON] = field(default_factory=lambda: _NOTHING)
+    secret: Mapping[str, JSON] = field(default_factory=lambda: _NOTHING, repr=False)
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        split, slash, name = self.id.partition("/")
+        if not (split and slash and name):
+            raise ValueError(f"task id {self.id!r} is not of the form 'split/name'")
+
+    @property
+    def split(self) -> str:
+        """The split that the task belongs to."""
+        return self.id.partition("/")[0]
+
+
+class TaskSet:
+    """Hold tasks in a fixed order, by split.
+
+    Args:
+        tasks: The tasks; ids are unique. Splits are ordered by first appearance.
+
+    Raises:
+        ValueError: There is no task, or an id appears twice.
+    """
+
+    __slots__ = ("_by_id", "_by_split", "_sha256")
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._by_id: dict[str, Task] = {}
+        self._by_split: dict[str, list[Task]] = {}
+        self._sha256: str | None = None
+        for task in tasks:
+            if task.id in self._by_id:
+                raise ValueError(f"task id {task.id!r} appears twice")
+            self._by_id[task.id] = task
+            self._by_split.setdefault(task.split, []).append(task)
+        if not self._by_id:
+            raise ValueError("a task set needs at least one task")
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, task_id: object) -> bool:
+        return task_id in self._by_id
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits, in order."""
+        return tuple(self._by_split)
+
+    def split(self, name: str) -> tuple[Task, ...]:
+        """Return the tasks of a split, in order.
+
+        Raises:
+            UnknownTaskError: There is no such split.
+        """
+        try:
+            return tuple(self._by_split[name])
+        except KeyError:
+            raise UnknownTaskError(
+                f"there is no split {name!r}; the splits are {', '.join(self._by_split)}"
+            ) from None
+
+    def get(self, task_id: str) -> Task:
+        """Return the task of this id.
+
+        Raises:
+            UnknownTaskError: There is no such task.
+        """
+        try:
+            return self._by_id[task_id]
+        except (KeyError, TypeError):
+            first = next(iter(self._by_id))
+            raise UnknownTaskError(
+                f"there is no task {task_id!r:.80}; this set holds {len(self)} tasks, the first is {first!r}"
+            ) from None
+
+    @property
+    def sha256(self) -> str:
+        """The hash of everything in the set: ids, order, inputs, secrets, and the files of bundles."""
+        if self._sha256 is None:
+            digest = hashlib.sha256()
+            for task in self:
+                row = {"id": task.id, "inputs": dict(task.inputs), "secret": dict(task.secret)}
+                digest.update(json.dumps(row, sort_keys=True, separators=(",", ":")).encode())
+                if task.folder is not None:
+                    for path in sorted(p for p in task.folder.rglob("*") if p.is_file()):
+                        digest.update(path.relative_to(task.folder).as_posix().encode())
+                        digest.update(hashlib.sha256(path.read_bytes()).digest())
+                digest.update(b"\n")
+            self._sha256 = digest.hexdigest()
+        return self._sha256
+
+    @classmethod
+    def from_jsonl(cls, path: Path) -> TaskSet:
+        """Load tasks from a JSON Lines file whose rows hold `id`, and optionally `inputs` and `secret`.
+
+        Raises:
+            TaskLoadError: The file cannot be read, or a row is not a task; the error names file, line and reason.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TaskLoadError(path, f"cannot be read: {error}") from error
+        tasks: list[Task] = []
+        seen: dict[str, int] = {}
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            task = _task_of_row(path, number, line)
+            if task.id in seen:
+                raise TaskLoadError(path, f"id {task.id!r} was already used in line {seen[task.id]}", number)
+            seen[task.id] = number
+            tasks.append(task)
+        if not tasks:
+            raise TaskLoadError(path, "holds no task")
+        return cls(tasks)
+
+    @classmethod
+    def from_bundles(cls, folder: Path) -> TaskSet:
+        """Load task bundles: `folder/<split>/<name>/` with `task.yaml`, `data/`, `tests/` and `weights.json`.
+
+        `task.yaml` holds the public inputs as a mapping. `weights.json` maps each hidden test to its weight and
+        becomes the secret `weights`; the files under `tests/` are secret too and stay in the bundle's folder.
+
+        Raises:
+            TaskLoadError: A bundle is incomplete or malformed; the error names the file and the reason.
+        """
+        if not folder.is_dir():
+            raise TaskLoadError(folder, "is not a folder")
+        bundles = sorted(path for path in folder.glob("*/*") if path.is_dir())
+        if not bundles:
+            raise TaskLoadError(folder, "holds no bundle; expected <split>/<name>/task.yaml")
+        return cls(_task_of_bundle(bundle) for bundle in bundles)
+
+
+def _task_of_row(path: Path, number: int, line: str) -> Task:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TaskLoadError(path, f"is not JSON: {error.msg} at column {error.colno}", number) from error
+    if not isinstance(row, dict):
+        raise TaskLoadError(path, f"must be an object, not {type(row).__name__}", number)
+    unknown = sorted(set(row) - {"id", "inputs", "secret"})
+    if unknown:
+        raise TaskLoadError(path, f"has unknown keys {', '.join(unknown)}", number)
+    if not isinstance(row.get("id"), str):
+        raise TaskLoadError(path, "needs a text 'id'", number)
+    for key in ("inputs", "secret"):
+        if not isinstance(row.get(key, {}), dict):
+            raise TaskLoadError(path, f"{key!r} must be an object", number)
+    try:
+        return Task(id=row["id"], inputs=row.get("inputs", {}), secret=row.get("secret", {}))
+    except ValueError as error:
+        raise TaskLoadError(path, str(error), number) from error
+
+
+def _task_of_bundle(bundle: Path) -> Task:
+    import yaml  # noqa: PLC0415 - only bundles need YAML
+
+    for name, is_there in (("data", Path.is_dir), ("tests", Path.is_dir), ("weights.json", Path.is_file)):
+        if not is_there(bundle / name):
+            raise TaskLoadError(bundle / name, "is missing from the bundle")
+    description = bundle / "task.yaml"
+    try:
+        inputs: Any = yaml.safe_load(description.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskLoadError(description, f"cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else int(mark.line) + 1
+        raise TaskLoadError(description, f"is not YAML: {getattr(error, 'problem', error)}", line) from error
+    if not isinstance(inputs, dict) or not all(isinstance(key, str) for key in inputs):
+        raise TaskLoadError(description, "must be a mapping with text keys")
+    try:
+        json.dumps(inputs, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TaskLoadError(description, f"holds a value that JSON cannot carry: {error}") from error
+    weights_file = bundle / "weights.json"
+    try:
+        weights: Any = json.loads(weights_file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise TaskLoadError(weights_file, f"is not JSON: {error.msg}", error.lineno) from error
+    if not isinstance(weights, dict) or not weights:
+        raise TaskLoadError(weights_file, "must map at least one test to its weight")
+    for test, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
+            raise TaskLoadError(weights_file, f"the weight of {test!r} must be a positive finite number")
+    return Task(
+        id=f"{bundle.parent.name}/{bundle.name}", inputs=inputs, secret={"weights": weights}, folder=bundle
+    )

@@ -1,0 +1,291 @@
+"""Tools: methods of an environment that the agent may call, with their schema and validation."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+
+from canonical.content import JSON, Block, Observation
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ToolOutput: TypeAlias = str | Observation | Sequence[Block]
+"""What a tool returns: text, an observation, or content blocks."""
+
+_MARK = "__rosetta_tool__"
+_NO_ARGUMENTS: Mapping[str, JSON] = MappingProxyType({})
+
+
+class ToolError(Exception):
+    """Tell the model that a tool could not do what was asked; raised inside a tool.
+
+    The text becomes the observation, so it must not hold anything secret.
+    """
+
+
+class ToolDefinitionError(TypeError):
+    """Tell an author that a tool method cannot be offered, and why."""
+
+
+class InvalidArgumentsError(ValueError):
+    """Say in words what is wrong with the arguments of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """Hold one call of a tool by the agent."""
+
+    name: str
+    arguments: Mapping[str, JSON] = field(default_factory=lambda: _NO_ARGUMENTS)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the call as JSON."""
+        return {"name": self.name, "arguments": dict(self.arguments)}
+
+
+def tool(function: FunctionT) -> FunctionT:
+    """Offer a method `(self, state, ...) -> text` of an environment to the agent as a tool.
+
+    Name and description come from the method and its docstring; the lines of the docstring's `Args:` section
+    describe the arguments. Types, defaults, enums, optionals, lists and nested pydantic models become JSON Schema.
+    The method may be a coroutine function.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """Hold what an agent is told of a tool.
+
+    Attributes:
+        name: The name that the agent calls.
+        description: What the tool does.
+        parameters: JSON Schema of the arguments: an object that accepts no further keys.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return the specification as JSON."""
+        return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Hold a tool: what the agent is told of it, how its arguments are checked, and what it runs.
+
+    Attributes:
+        spec: Name, description and schema.
+        function: The unbound method: `function(environment, state, **arguments)`.
+        is_async: Whether the function is a coroutine function.
+        model: The pydantic model that checks the arguments.
+    """
+
+    spec: ToolSpec
+    function: Callable[..., ToolOutput | Awaitable[ToolOutput]]
+    is_async: bool
+    model: type[BaseModel]
+
+    @property
+    def name(self) -> str:
+        """The name that the agent calls."""
+        return self.spec.name
+
+    def validate(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+        """Return the keyword arguments for `function`, with defaults filled in.
+
+        Raises:
+            InvalidArgumentsError: The arguments do not fit the schema; the text names each and says what is wanted.
+        """
+        try:
+            checked = self.model.__pydantic_validator__.validate_python(
+                arguments if type(arguments) is dict else dict(arguments)
+            )
+        except ValidationError as error:
+            raise InvalidArgumentsError(self._explain(error)) from None
+        return checked.__dict__
+
+    def _explain(self, error: ValidationError) -> str:
+        # The wording is ours, because pydantic's differs between the releases that the six frameworks pin.
+        by_argument: dict[str, ErrorDetails] = {}
+        for detail in error.errors(include_url=False, include_context=False, include_input=False):
+            by_argument.setdefault(str(detail["loc"][0]) if detail["loc"] else "", detail)
+        properties = cast("Mapping[str, Mapping[str, JSON]]", self.spec.parameters.get("properties", {}))
+        definitions = cast("Mapping[str, JSON]", self.spec.parameters.get("$defs", {}))
+        reasons = []
+        for name, detail in by_argument.items():
+            label = json.dumps(name[:80], ensure_ascii=False)
+            if detail["type"] == "missing" and len(detail["loc"]) == 1:
+                reasons.append(f"{label} is required")
+            elif detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
+                accepted = ", ".join(json.dumps(key) for key in properties) or "none"
+                reasons.append(f"{label} is not an argument of this tool (its arguments: {accepted})")
+            else:
+                reasons.append(f"{label} must be {_describe(properties.get(name, {}), definitions)}")
+        return f"Invalid arguments for {self.name}: {'; '.join(reasons)}."
+
+
+def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> str:
+    def inner(value: JSON) -> str:
+        return _describe(cast("Mapping[str, JSON]", value), definitions)
+
+    match schema:
+        case {"$ref": str(reference)}:
+            name = reference.rpartition("/")[2]
+            target = cast("Mapping[str, JSON]", definitions[name])
+            return inner(target) if "enum" in target or "const" in target else f"an object of the form {name}"
+        case {"enum": [*values]}:
+            return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        case {"const": value}:
+            return json.dumps(value, ensure_ascii=False)
+        case {"anyOf": [*options]}:
+            return " or ".join(inner(option) for option in options)
+        case {"type": "array", "items": {**items}}:
+            return f"a list{_limits(schema)}, each item {inner(items)}"
+        case {"type": str(kind)}:
+            return _KIND_WORDS.get(kind, kind) + _limits(schema)
+        case _:
+            return "as its schema says"
+
+
+_KIND_WORDS = {
+    "string": "a text",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_LIMIT_WORDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "above {}",
+    "exclusiveMaximum": "below {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "pattern": "matching {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+}
+
+
+def _limits(schema: Mapping[str, JSON]) -> str:
+    words = [text.format(schema[key]) for key, text in _LIMIT_WORDS.items() if key in schema]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def collect_tools(owner: type) -> tuple[Tool, ...]:
+    """Return the tools of a class, base classes first, in the order of definition.
+
+    Raises:
+        ToolDefinitionError: A marked method has no description, or a signature that JSON Schema cannot express.
+    """
+    functions: dict[str, Callable[..., Any]] = {}
+    for base in reversed(owner.__mro__):
+        for name, member in vars(base).items():
+            if getattr(member, _MARK, False):
+                functions[name] = member
+            elif name in functions:
+                del functions[name]
+    return tuple(_make_tool(name, function) for name, function in functions.items())
+
+
+def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
+    place = f"tool {function.__qualname__}"
+    docstring = inspect.getdoc(function)
+    if not docstring:
+        raise ToolDefinitionError(f"{place}: the docstring is missing; it is what the model reads")
+    description, argument_texts = _read_docstring(docstring)
+    signature = list(inspect.signature(function).parameters.values())
+    leading = 2  # self and the state
+    if len(signature) < leading:
+        raise ToolDefinitionError(f"{place}: the first two parameters must be self and the state")
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in signature[leading:]:
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+            raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} must be a plain named parameter")
+        if parameter.name not in hints:
+            raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} has no type annotation")
+        annotation = hints[parameter.name]
+        text = argument_texts.pop(parameter.name, None)
+        if text is not None and not _has_description(annotation):
+            annotation = Annotated[annotation, Field(description=text)]
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (annotation, default)
+    if argument_texts:
+        raise ToolDefinitionError(
+            f"{place}: the docstring describes {', '.join(map(repr, argument_texts))}, which the signature lacks"
+        )
+    try:
+        model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        schema = model.model_json_schema(mode="validation")
+    except (PydanticUserError, NameError) as error:
+        reason = str(error).splitlines()[0]
+        raise ToolDefinitionError(f"{place}: its signature has no JSON Schema: {reason}") from error
+    clean = cast("dict[str, JSON]", _without_titles(schema))
+    clean.setdefault("properties", {})
+    return Tool(ToolSpec(name, description, clean), function, inspect.iscoroutinefunction(function), model)
+
+
+def _has_description(annotation: Any) -> bool:
+    return get_origin(annotation) is Annotated and any(
+        isinstance(extra, FieldInfo) and extra.description for extra in get_args(annotation)[1:]
+    )
+
+
+def _without_titles(schema: Any, *, names: bool = False) -> Any:
+    # pydantic repeats every name as a title, which costs tokens and says nothing; a property *named* title stays.
+    if isinstance(schema, dict):
+        return {
+            key: _without_titles(value, names=key in {"properties", "$defs"} and not names)
+            for key, value in schema.items()
+            if names or key != "title" or not isinstance(value, str)
+        }
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    return schema
+
+
+_SECTION = re.compile(r"^(Args|Arguments|Returns|Raises|Yields|Examples?|Notes?):\s*$")
+_ARGUMENT = re.compile(r"^(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+
+
+def _read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
+    description: list[str] = []
+    arguments: dict[str, str] = {}
+    section: str | None = None
+    current: str | None = None
+    indent = 0
+    for line in docstring.splitlines():
+        heading = _SECTION.match(line)
+        if heading:
+            section, current = heading[1], None
+        elif section is None:
+            description.append(line)
+        elif section in {"Args", "Arguments"} and line.strip():
+            depth = len(line) - len(line.lstrip())
+            entry = _ARGUMENT.match(line.strip())
+            if entry and (current is None or depth <= indent):
+                current, indent = entry[1], depth
+                arguments[current] = entry[2].strip()
+            elif current is not None:
+                arguments[current] = f"{arguments[current]} {line.strip()}".strip()
+    paragraphs = "\n".join(description).strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs), arguments

@@ -1,0 +1,1 @@
+"""Records in, tables, figures and pages out. Reads records, measures nothing."""
