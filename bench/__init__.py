@@ -1,0 +1,1 @@
+"""Measure environments under their frameworks and write records; render nothing."""
