@@ -1,0 +1,1 @@
+"""OpenEnv: environments served over a WebSocket, one session per connection."""

@@ -1,0 +1,201 @@
+"""The adapter for OpenEnv: compile, serve with uvicorn, connect with OpenEnv's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import uvicorn
+from openenv.core.env_server import interfaces
+from openenv.core.generic_client import GenericEnvClient
+
+from adapters.openenv.compiler import MAX_CONCURRENT_ENVS, CompiledEnvironment, compile_environment, make_app
+from adapters.openenv.session import OpenEnvSession
+from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
+from canonical.content import JSON
+from canonical.environment import Environment
+
+_MIB = 1024 * 1024
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The process that serves decides what its signals mean; uvicorn would take them away from it.
+        yield
+
+
+class OpenEnvAdapter:
+    """Run environments under OpenEnv.
+
+    Args:
+        receive_timeout: Seconds that a client waits for the answer to one request. OpenEnv's default of 60 cuts slow
+            tools off; a step takes as long as its tool works.
+        connect_timeout: Seconds that a client waits for the connection.
+    """
+
+    name = "openenv"
+
+    def __init__(self, *, receive_timeout: float = 600.0, connect_timeout: float = 30.0) -> None:
+        self._receive_timeout = receive_timeout
+        self._connect_timeout = connect_timeout
+
+    def packages(self) -> Mapping[str, str]:
+        """Return the installed distribution of OpenEnv and its exact version."""
+        found = {}
+        for package in ("openenv", "openenv-core"):
+            try:
+                found[package] = version(package)
+            except PackageNotFoundError:
+                continue
+        return found
+
+    def features(self) -> Mapping[Feature, Support]:
+        """Return what the installed release supports."""
+        native = Support(Level.NATIVE)
+        has_task_api = hasattr(interfaces, "TaskProvider")
+        return {
+            Feature.SEEDED_RESET: native,
+            Feature.TASK_SELECTION: Support(Level.NATIVE, "the keyword task of reset, or split and index"),
+            Feature.SPLITS: native
+            if has_task_api
+            else Support(
+                Level.EMULATED, "a keyword of reset; this release has no listing of splits and tasks"
+            ),
+            Feature.TOOL_CALLS: native,
+            Feature.TEXT_ACTIONS: Support(
+                Level.EMULATED,
+                "the text travels in the metadata of a CallToolAction, and the server reads it",
+            ),
+            Feature.TOOL_SCHEMAS: native,
+            Feature.ERROR_CODES: Support(
+                Level.EMULATED,
+                "OpenEnv has five error types; a declared field of the observation holds the exact code",
+            ),
+            Feature.STEP_REWARD: native,
+            Feature.REWARD_COMPONENTS: Support(Level.EMULATED, "a declared field of the observation"),
+            Feature.TRUNCATION: Support(
+                Level.EMULATED, "OpenEnv has only done; a declared field of the observation holds the ending"
+            ),
+            Feature.CAUSE: Support(Level.EMULATED, "a declared field of the observation"),
+            Feature.IMAGES: Support(Level.EMULATED, "MCP content blocks in the result of the observation"),
+            Feature.CONCURRENT_SESSIONS: native,
+            Feature.REMOTE: native,
+            Feature.SNAPSHOT: Support(
+                Level.ABSENT, "OpenEnv has no request that stores or restores a session"
+            ),
+        }
+
+    def compile(self, environment: Environment[Any], /) -> type[CompiledEnvironment]:
+        """Return an OpenEnv `Environment` class that plays the environment."""
+        return compile_environment(environment)
+
+    @asynccontextmanager
+    async def serve(
+        self, compiled: type[CompiledEnvironment], /, *, host: str = "127.0.0.1", port: int = 0
+    ) -> AsyncIterator[Endpoint]:
+        """Serve on the running loop with uvicorn; port 0 picks a free one.
+
+        Leaving the context closes all connections and frees every episode.
+
+        Raises:
+            OSError: The port is in use or not allowed.
+        """
+        # Pings find peers that vanished, so that their episodes are freed. The answer may take long, because a client
+        # process with thousands of sessions answers late without being gone.
+        settings: dict[str, Any] = {
+            "ws": "websockets-sansio",
+            "http": "h11",
+            "backlog": 4096,
+            "ws_max_size": 100 * _MIB,
+            "ws_ping_interval": 20.0,
+            "ws_ping_timeout": 120.0,
+            "ws_per_message_deflate": False,
+            "timeout_graceful_shutdown": 10,
+            "access_log": False,
+            "log_level": "warning",
+        }
+        listener = _listen(host, port, settings["backlog"])
+        app = make_app(compiled, max_concurrent_envs=MAX_CONCURRENT_ENVS)
+        server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            while not server.started:
+                if serving.done():
+                    raise RuntimeError("uvicorn stopped before it had started") from serving.exception()
+                await asyncio.sleep(0.001)
+            recorded: dict[str, JSON] = {
+                "server": "uvicorn",
+                "max_concurrent_envs": MAX_CONCURRENT_ENVS,
+                **settings,
+            }
+            yield Endpoint(_url(listener), lambda: len(compiled.live), recorded)
+        finally:
+            server.should_exit = True
+            await asyncio.gather(serving, return_exceptions=True)
+            listener.close()
+            for left in list(compiled.live):
+                await asyncio.to_thread(left.close)
+
+    @asynccontextmanager
+    async def connect(
+        self,
+        compiled: type[CompiledEnvironment] | None,  # noqa: ARG002 - the port asks for it
+        endpoint: Endpoint,
+        /,
+    ) -> AsyncIterator[OpenEnvSession]:
+        """Open a session with `GenericEnvClient`; leaving the context frees it.
+
+        Raises:
+            SessionError: The server cannot be reached or refused the session.
+        """
+        if endpoint.url is None:
+            raise SessionError(
+                "OpenEnv runs environments behind a server: serve the environment and give its address"
+            )
+        session = OpenEnvSession(self._client(endpoint.url), self._receive_timeout)
+        try:
+            await session.connect()
+            yield session
+        finally:
+            await session.close()
+
+    def _client(self, url: str) -> GenericEnvClient:
+        wanted: dict[str, Any] = {
+            "base_url": url,
+            "connect_timeout_s": self._connect_timeout,
+            "message_timeout_s": self._receive_timeout,
+            "max_message_size_mb": 100.0,
+            # Silence on a busy server is not a lost connection; the receive timeout is what ends a wait.
+            "websocket_ping_timeout_s": self._receive_timeout,
+            "mode": "simulation",
+        }
+        accepted = inspect.signature(GenericEnvClient).parameters
+        return GenericEnvClient(**{name: value for name, value in wanted.items() if name in accepted})
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=backlog)
+    except OverflowError as error:
+        raise OSError(
+            f"cannot serve on {host}: port {port} is not a port; ports go from 0 to 65535"
+        ) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        hint = "; choose another port, or 0 for a free one" if port else ""
+        raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+ADAPTER = OpenEnvAdapter()

@@ -1,0 +1,160 @@
+"""A session over OpenEnv's own `GenericEnvClient`, seen as canonical sees sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from openenv.core.generic_client import GenericEnvClient
+from websockets.exceptions import WebSocketException
+
+from adapters.openenv.wire import TEXT_KEY, read_content
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, ErrorCode, Message, Observation
+from canonical.dialect import write_calls
+from canonical.step import NO_COMPONENTS, Cause, StepResult
+from canonical.tool import ToolSpec
+from canonical.transcript import Action
+
+ResultT = TypeVar("ResultT")
+
+
+class OpenEnvSession:
+    """Be one WebSocket of OpenEnv's client, and the episode behind it.
+
+    Once an answer is overdue or the connection is gone, the session is lost: OpenEnv's client would otherwise pair the
+    late answer with the next request, or go on with a new session that has no episode.
+
+    Args:
+        client: The client, not yet connected.
+        receive_timeout: Seconds after which the client gives up waiting for an answer; for the message only.
+    """
+
+    def __init__(self, client: GenericEnvClient, receive_timeout: float) -> None:
+        self._client = client
+        self._receive_timeout = receive_timeout
+        self._lost: str | None = None
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._last: JSON = None
+
+    async def connect(self) -> None:
+        """Connect, and ask for the tools: a server without room accepts the connection and refuses the first request.
+
+        Raises:
+            SessionError: The server cannot be reached, or refused the session.
+        """
+        await self._ask(self._client.connect)
+        listed = await self._ask(self._client.step, {"type": "list_tools"})
+        try:
+            self._tools = tuple(
+                ToolSpec(tool["name"], tool["description"], tool["input_schema"])
+                for tool in listed.observation["tools"]
+            )
+        except (KeyError, TypeError) as error:
+            raise _malformed("the list of tools", error) from error
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task; one that is still open is closed by the server.
+
+        Raises:
+            SessionError: The server refused or failed, or the session is lost.
+        """
+        answer = await self._ask(self._client.reset, task=task, seed=seed)
+        self._last = answer.observation
+        try:
+            prompt = tuple(
+                Message(message["role"], read_content(message["content"]))
+                for message in answer.observation["prompt"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the answer to reset", error) from error
+        return Opened(prompt, self._tools)
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action.
+
+        Raises:
+            SessionError: The server refused or failed, or the session is lost.
+        """
+        answer = await self._ask(self._client.step, write_action(action))
+        self._last = answer.observation
+        try:
+            return _read_result(answer.observation, answer.reward, answer.done)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the answer to step", error) from error
+
+    async def public_state(self) -> JSON:
+        """Return OpenEnv's state of the episode, and the last observation with all its fields.
+
+        Raises:
+            SessionError: The server refused or failed, or the session is lost.
+        """
+        return {"state": await self._ask(self._client.state), "observation": self._last}
+
+    async def close(self) -> None:
+        """Close the connection, on which the server frees the episode."""
+        self._lost = "it is closed"
+        await self._client.close()
+
+    async def _ask(
+        self, request: Callable[..., Awaitable[ResultT]], *arguments: Any, **keywords: Any
+    ) -> ResultT:
+        if self._lost is not None:
+            raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
+        try:
+            return await request(*arguments, **keywords)
+        except TimeoutError as error:
+            self._lost = f"the server did not answer within {self._receive_timeout:g} s"
+            raise SessionError(self._lost) from error
+        except (OSError, WebSocketException) as error:
+            self._lost = f"the connection is lost: {str(error) or type(error).__name__}"
+            raise SessionError(self._lost) from error
+        except asyncio.CancelledError:
+            self._lost = "an earlier request was abandoned before its answer came"
+            raise
+        except (RuntimeError, ValueError) as error:
+            # The server's own error, which its session survives, or a request that JSON cannot carry.
+            raise SessionError(str(error)) from error
+
+
+def write_action(action: Action) -> dict[str, Any]:
+    """Return an action as OpenEnv's client sends it.
+
+    Text goes into the metadata of a `CallToolAction`, and the episode on the server reads it. So does a call whose name
+    or arguments have keys that are no valid Unicode, written as text: OpenEnv would end the session over it.
+
+    Raises:
+        SessionError: JSON cannot carry the arguments.
+    """
+    if not isinstance(action, str):
+        try:
+            "".join((action.name, *action.arguments)).encode()
+        except UnicodeEncodeError:
+            try:
+                action = write_calls([action])
+            except ValueError as error:
+                raise SessionError(f"OpenEnv cannot carry this call: {error}") from error
+        else:
+            return {"type": "call_tool", "tool_name": action.name, "arguments": dict(action.arguments)}
+    return {"type": "call_tool", "tool_name": "", "arguments": {}, "metadata": {TEXT_KEY: action}}
+
+
+def _read_result(seen: Any, reward: Any, done: Any) -> StepResult:
+    error, cause = seen["error_code"], None if seen["cause"] is None else Cause(seen["cause"])
+    ending = None if cause is None else cause.ending
+    if done != (cause is not None) or seen["ending"] != ending:
+        raise ValueError(
+            f"done is {done} and ending is {seen['ending']}, which does not fit the cause {cause}"
+        )
+    if not isinstance(reward, int | float):
+        raise ValueError(f"the reward is {reward!r}")  # noqa: TRY004 - a wrong value in a frame, not a wrong argument
+    observation = Observation(read_content(seen["result"]), None if error is None else ErrorCode(error))
+    return StepResult(
+        observation, float(reward), float(seen["total"]), cause, seen["components"] or NO_COMPONENTS
+    )
+
+
+def _malformed(what: str, error: Exception) -> SessionError:
+    reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return SessionError(f"{what} is not what a compiled environment sends: {reason}")

@@ -1,0 +1,1 @@
+"""The baseline for OpenEnv: Wordle as `MCPEnvironment` with a FastMCP tool."""
