@@ -459,7 +459,8 @@ class _Story:
     """What the records so far allow next. Reader and writer share it, so neither accepts what the other refuses."""
 
     file: Path
-    line: int = 0
+    line: int = 1
+    """The line that comes next."""
     header: Header | None = None
     others: list[Record] = field(default_factory=list)
     footer: Footer | None = None
@@ -467,7 +468,6 @@ class _Story:
     ended: dict[str, CellStatus] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
-        self.line += 1
         if self.footer is not None:
             raise BadRecord(self.file, self.line, f"a {record.kind} stands after the footer")
         if isinstance(record, Header):
@@ -484,6 +484,7 @@ class _Story:
         else:
             self._follow(record)
             self.others.append(record)
+        self.line += 1
 
     def _follow(self, record: Record) -> None:
         match record:
