@@ -100,6 +100,15 @@ class Session(Protocol):
             SessionError: The framework refused or failed.
         """
 
+    async def public_state(self) -> JSON:
+        """Return whatever else the framework lets a client read about the episode: state, metadata, info.
+
+        Nothing of the canonical contract depends on it; it is searched for secrets.
+
+        Raises:
+            SessionError: The framework refused or failed.
+        """
+
     async def close(self) -> None:
         """End the episode and free it. Closing twice is harmless."""
 

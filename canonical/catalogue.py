@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -43,6 +44,27 @@ def load_environment(source: str) -> Environment[Any]:
             "and a path to an environment.py is accepted too"
         )
     return _only_environment(_import_file(path.resolve()), source)
+
+
+def definition_sha256(environment: Environment[Any]) -> str:
+    """Return the hash of the Python files that define an environment: its module and those beside it."""
+    place = Path(inspect.getfile(type(environment).__mro__[_defined_at(environment)]))
+    files = sorted(place.parent.glob("*.py")) if place.name == "environment.py" else [place]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _defined_at(environment: Environment[Any]) -> int:
+    # A subclass made at run time has no file; the first class that has one is the definition.
+    for index, cls in enumerate(type(environment).__mro__):
+        try:
+            inspect.getfile(cls)
+        except (OSError, TypeError):
+            continue
+        return index
+    raise UnknownEnvironmentError(f"{environment.name} is not defined in a file")
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from pydantic import JsonValue
 
@@ -57,6 +58,11 @@ class Image:
 
 
 Block: TypeAlias = Text | Image
+
+
+def quote(text: str, limit: int = 80) -> str:
+    """Return the beginning of a text in double quotes, safe to send on: control characters and lone surrogates escaped."""
+    return json.dumps(text[:limit], ensure_ascii=False).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def block_from_json(value: Mapping[str, JSON]) -> Block:
@@ -132,3 +138,17 @@ class Observation:
         if self.error is not None:
             value["error"] = self.error.value
         return value
+
+
+def observation_from_json(value: Mapping[str, JSON]) -> Observation:
+    """Read what `Observation.to_json` wrote.
+
+    Raises:
+        ValueError: The value is not an observation.
+    """
+    match value:
+        case {"blocks": [*blocks], **rest} if rest.keys() <= {"error"} and all(isinstance(b, dict) for b in blocks):
+            error = ErrorCode(rest["error"]) if "error" in rest else None
+            return Observation(tuple(block_from_json(cast("Mapping[str, JSON]", block)) for block in blocks), error)
+        case _:
+            raise ValueError("not an observation: it needs a list of blocks")

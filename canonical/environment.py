@@ -92,7 +92,7 @@ class Environment(ABC, Generic[StateT]):
         """Return a line that ends the observation of every action that failed, so that the model keeps its bearings."""
         return ""
 
-    def close(self, state: StateT) -> None | Awaitable[None]:
+    def close(self, state: StateT) -> Awaitable[None] | None:
         """Free what the state holds outside itself. Called exactly once per episode."""
 
     def oracle(self, task: Task) -> Iterable[ToolCall]:

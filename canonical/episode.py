@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from canonical.content import JSON, Block, ErrorCode, Message, Observation, Text
+from canonical.content import JSON, Block, ErrorCode, Message, Observation, Text, quote
 from canonical.dialect import Unparsable, read_calls
 from canonical.environment import Environment
 from canonical.reward import Aggregation, Exchange, Ledger, Score, ScoringError, finish
@@ -75,6 +75,7 @@ class Episode(Generic[StateT]):
         environment: The environment.
         task: The task being played.
         seed: The seed of this episode.
+        prompt: What the model reads first.
         state: The environment's state.
         turn: How many turns have been used.
         cause: Why the episode has ended, or None while it goes on.
@@ -82,11 +83,20 @@ class Episode(Generic[StateT]):
     """
 
     __slots__ = (
-        "_closed", "_errors", "_exchanges", "_ledger", "cause", "environment", "failure", "seed", "state", "task", "turn",
+        "_closed", "_errors", "_exchanges", "_ledger", "cause", "environment", "failure", "prompt", "seed", "state", "task", "turn",
     )  # fmt: skip
 
-    def __init__(self, environment: Environment[StateT], task: Task, seed: int, state: StateT) -> None:
+    def __init__(
+        self,
+        environment: Environment[StateT],
+        task: Task,
+        seed: int,
+        state: StateT,
+        prompt: tuple[Message, ...] | None = None,
+    ) -> None:
         self.environment = environment
+        # Taken now, because the state that it describes is about to change.
+        self.prompt = environment.opening(task, state) if prompt is None else prompt
         self.task = task
         self.seed = seed
         self.state = state
@@ -121,11 +131,6 @@ class Episode(Generic[StateT]):
         started = environment.start(found, episode_rng(environment, found, seed))
         state: StateT = await started if isawaitable(started) else cast("StateT", started)
         return cls(environment, found, seed, state)
-
-    @property
-    def prompt(self) -> tuple[Message, ...]:
-        """What the model reads first."""
-        return self.environment.opening(self.task, self.state)
 
     @property
     def total(self) -> float:
@@ -357,7 +362,7 @@ class Episode(Generic[StateT]):
         snapshot = self.snapshot()
         copies = []
         for _ in range(count):
-            copy = Episode(self.environment, self.task, self.seed, self.state)
+            copy = Episode(self.environment, self.task, self.seed, self.state, self.prompt)
             copy.restore(snapshot)
             copies.append(copy)
         return copies
@@ -375,7 +380,7 @@ def _state_adapter(environment: Environment[StateT], state: StateT) -> TypeAdapt
 
 def _unknown(name: str, tools: tuple[Tool, ...]) -> str:
     known = ", ".join(tool.spec.name for tool in tools)
-    return f"There is no tool {json.dumps(name[:80], ensure_ascii=False)}. The tools are: {known}."
+    return f"There is no tool {quote(name)}. The tools are: {known}."
 
 
 def _observation(output: ToolOutput) -> Observation:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from canonical.adapter import Endpoint, Feature, Level, Opened, SessionError, Support
+from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.episode import Episode
 from canonical.reward import ScoringError
@@ -40,6 +41,10 @@ class ReferenceSession:
             return await self.episode.step_async(action)
         except ScoringError as error:
             raise SessionError(str(error)) from error
+
+    async def public_state(self) -> JSON:
+        """Return nothing: an episode shows no more than its step results."""
+        return {}
 
     async def close(self) -> None:
         """Free the episode."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 
-from canonical.content import JSON, Block, Observation
+from canonical.content import JSON, Block, Observation, quote
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -128,7 +128,7 @@ class Tool:
         definitions = cast("Mapping[str, JSON]", self.spec.parameters.get("$defs", {}))
         reasons = []
         for name, detail in by_argument.items():
-            label = json.dumps(name[:80], ensure_ascii=False)
+            label = quote(name)
             if detail["type"] == "missing" and len(detail["loc"]) == 1:
                 reasons.append(f"{label} is required")
             elif detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:

@@ -95,7 +95,6 @@ class Transcript:
             raise TranscriptError(f"not a transcript: {error}") from error
 
 
-_CALL = TypeAdapter(ToolCall)
 _SPEC = TypeAdapter(ToolSpec)
 
 
@@ -125,12 +124,18 @@ def message_from_json(value: dict[str, Any]) -> Message:
 
 
 def action_from_json(value: Any) -> Action:
-    """Read an action: text, or an object with a name and arguments.
+    """Read an action: text, or an object with a name and arguments. Any text is allowed, lone surrogates included.
 
     Raises:
-        pydantic.ValidationError: The value is neither.
+        ValueError: The value is neither.
     """
-    return value if isinstance(value, str) else _CALL.validate_python(value)
+    match value:
+        case str():
+            return value
+        case {"name": str(name), "arguments": dict(arguments), **rest} if not rest:
+            return ToolCall(name, arguments)
+        case _:
+            raise ValueError("an action is a text, or an object with 'name' and 'arguments'")
 
 
 def spec_from_json(value: Any) -> ToolSpec:
@@ -179,10 +184,11 @@ class Difference(NamedTuple):
 
 def first_difference(left: Transcript, right: Transcript) -> Difference | None:
     """Return the first place where two transcripts differ, or None when they are equal."""
-    return next(_differences(left, right), None)
+    return next(differences(left, right), None)
 
 
-def _differences(left: Transcript, right: Transcript) -> Iterator[Difference]:
+def differences(left: Transcript, right: Transcript) -> Iterator[Difference]:
+    """Yield every place where two transcripts differ, in order of time; within a step the most telling piece first."""
     for piece in ("environment", "version", "task", "seed"):
         yield from _compare(None, piece, getattr(left, piece), getattr(right, piece))
     yield from _compare(None, "prompt", [m.to_json() for m in left.prompt], [m.to_json() for m in right.prompt])

@@ -19,6 +19,8 @@ from canonical.tool import ToolCall, ToolError, tool
 GUESSES = 6
 LENGTH = 5
 _WORDS = Path(__file__).parent / "words"
+_ROWS = (("G", "In place"), ("Y", "In the word"), ("-", "Not in the word"), ("?", "Untried"))
+_RANK = {"?": 0, "-": 1, "Y": 2, "G": 3}
 _SHARES = (("train", 0.8), ("validation", 0.1), ("test", 0.1))
 
 
@@ -72,7 +74,7 @@ def mark(guess: str, answer: str) -> str:
 class Board:
     """Hold the answer, and the guesses with their marks."""
 
-    answer: str
+    answer: str = field(repr=False)
     guesses: list[str] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
 
@@ -147,20 +149,15 @@ class Wordle(Environment[Board]):
 
     def status(self, state: Board) -> str:
         """Return the keyboard so far and the guesses left."""
-        best: dict[str, str] = {}
+        best = dict.fromkeys(ascii_lowercase, "?")
         for guess, marks in zip(state.guesses, state.marks, strict=True):
             for letter, letter_mark in zip(guess, marks, strict=True):
-                if "-YG".index(letter_mark) >= "-YG".index(best.get(letter, "-")):
+                if _RANK[letter_mark] > _RANK[best[letter]]:
                     best[letter] = letter_mark
-        rows = [
-            f"{title}: {' '.join(letters).upper() or 'none'}"
-            for title, letters in (
-                ("In place", [letter for letter in ascii_lowercase if best.get(letter) == "G"]),
-                ("In the word", [letter for letter in ascii_lowercase if best.get(letter) == "Y"]),
-                ("Not in the word", [letter for letter in ascii_lowercase if best.get(letter) == "-"]),
-                ("Untried", [letter for letter in ascii_lowercase if letter not in best]),
-            )
-        ]
+        letters: dict[str, list[str]] = {"G": [], "Y": [], "-": [], "?": []}
+        for letter, letter_mark in best.items():
+            letters[letter_mark].append(letter)
+        rows = [f"{title}: {' '.join(letters[key]).upper() or 'none'}" for key, title in _ROWS]
         return "\n".join([*rows, f"Guesses left: {GUESSES - len(state.guesses)}"])
 
     def oracle(self, task: Task) -> Iterable[ToolCall]:

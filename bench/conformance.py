@@ -1,0 +1,434 @@
+"""Conformance: play scenarios through a framework's real server and client, and compare with the reference."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.client import Worker, WorkerDied, WorkerError
+from bench.scenarios import GENERAL, Fuzzer, Operation, Scenario, load_scenarios
+from bench.session import WorkerSession, connect_session, serve
+from bench.workloads import Workload
+from canonical.adapter import Feature, Level, Opened, SessionError
+from canonical.catalogue import load_environment
+from canonical.content import JSON
+from canonical.environment import Environment
+from canonical.episode import Episode
+from canonical.task import Task
+from canonical.transcript import (
+    Difference,
+    Transcript,
+    TranscriptStep,
+    differences,
+)
+
+TOUCHSTONE = str(Path(__file__).parent / "touchstone")
+"""The environment that is played beside the one that was asked for, because it uses every part of the types."""
+_TOUCHSTONE_SHARE = 4
+WIDTH = 8
+"""How many scenarios are played at the same time."""
+_LEAK_PATIENCE_S = 10.0
+_SHORTEST_SECRET = 4
+
+_PIECE_OF_FEATURE = {
+    Feature.TOOL_SCHEMAS: "tools",
+    Feature.ERROR_CODES: "error",
+    Feature.STEP_REWARD: "reward",
+    Feature.REWARD_COMPONENTS: "components",
+    Feature.CAUSE: "cause",
+}
+"""What a framework that lacks a feature cannot show, and is therefore not compared. Everything else always is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Hold the first place where a framework and the reference differ in one session.
+
+    Attributes:
+        scenario: The scenario and its promise.
+        session: The session, with task id and seed.
+        step: The 0-based step, or None before the first step.
+        piece: What differs.
+        reference: What the reference gives.
+        framework: What the framework gives.
+        action: The action of that step, when there is one.
+    """
+
+    scenario: str
+    session: str
+    step: int | None
+    piece: str
+    reference: str
+    framework: str
+    action: str = ""
+
+    def render(self) -> str:
+        """Return the divergence as text for a person."""
+        place = "before the first step" if self.step is None else f"at step {self.step}"
+        lines = [f"{self.scenario}", f"  session {self.session}: {self.piece} differs {place}"]
+        if self.action:
+            lines.append(f"    action:    {_cut(self.action)}")
+        lines.append(f"    reference: {_cut(self.reference)}")
+        lines.append(f"    framework: {_cut(self.framework)}")
+        return "\n".join(lines)
+
+
+def _cut(text: str, limit: int = 600) -> str:
+    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
+
+
+@dataclass(slots=True)
+class ConformanceResult:
+    """Hold what a conformance run found.
+
+    Attributes:
+        episodes: How many episodes were played.
+        steps: How many actions they took.
+        scenarios: How many scenarios they belonged to.
+        divergences: Everything that differed, in the order of the scenarios.
+        not_compared: Pieces that the framework declares absent.
+        digest: SHA-256 over the reference transcripts; equal runs of equal environments have equal digests.
+        seconds: How long it took.
+    """
+
+    episodes: int = 0
+    steps: int = 0
+    scenarios: int = 0
+    divergences: list[Divergence] = field(default_factory=list)
+    not_compared: tuple[str, ...] = ()
+    digest: str = ""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differed and something was compared."""
+        return not self.divergences and self.episodes > 0
+
+
+@dataclass(slots=True)
+class _Played:
+    opened: Opened = field(default_factory=lambda: Opened((), ()))
+    steps: list[TranscriptStep] = field(default_factory=list)
+    exposed: list[tuple[int, str]] = field(default_factory=list)
+    failure: str | None = None
+
+
+def plan_scenarios(
+    environment: Environment[Any], *, source: str, episodes: int, seed: int
+) -> Iterator[Scenario]:
+    """Yield the scenarios of the files, then fuzz until the budget of episodes is used up.
+
+    Raises:
+        bench.scenarios.ScenarioError: A scenario file is malformed.
+    """
+    files = [GENERAL]
+    own = _own_scenarios(source)
+    if own is not None:
+        files.append(own)
+    planned = 0
+    for path in files:
+        for scenario in load_scenarios(path, environment):
+            planned += len(scenario.sessions)
+            yield scenario
+    fuzzer = Fuzzer(environment, seed)
+    index = 0
+    while planned < episodes:
+        scenario = fuzzer.scenario(index)
+        index += 1
+        planned += len(scenario.sessions)
+        yield scenario
+
+
+def _own_scenarios(source: str) -> Path | None:
+    import canonical.environments as catalogue  # noqa: PLC0415 - a folder, not code
+
+    folder = Path(source) if Path(source).is_dir() else Path(next(iter(catalogue.__path__))) / source
+    path = folder / "scenarios.yaml"
+    return path if path.is_file() else None
+
+
+class _Urls:
+    """Serve an environment once per tool time, on first use."""
+
+    def __init__(self, host: Worker, source: str) -> None:
+        self._host, self._source = host, source
+        self._urls: dict[float, str | None] = {}
+        self._lock = asyncio.Lock()
+
+    async def get(self, tool_seconds: float) -> str | None:
+        async with self._lock:
+            if tool_seconds not in self._urls:
+                serving = await serve(self._host, self._source, workload=paced(tool_seconds))
+                self._urls[tool_seconds] = serving.url
+        return self._urls[tool_seconds]
+
+
+def paced(tool_seconds: float) -> Workload | None:
+    """Return the workload of tools that take so many seconds, or None when they take none."""
+    return Workload(turns=1, tool_ns=round(tool_seconds * 1e9)) if tool_seconds else None
+
+
+async def run_conformance(
+    host: Worker,
+    driver: Worker,
+    *,
+    source: str,
+    episodes: int = 200,
+    seed: int = 0,
+    stop_after: int = 20,
+    on_progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> ConformanceResult:
+    """Play scenarios through a framework and compare every session with the reference.
+
+    Args:
+        host: The worker that serves the environment with the framework's own server.
+        driver: The worker that plays with the framework's own client; it may be the same for in-process frameworks.
+        source: Name or path of the environment. The touchstone is played too, a quarter as much.
+        episodes: At least how many episodes to play in it.
+        seed: Seed of the fuzzer.
+        stop_after: Stop when this many divergences were found.
+        on_progress: Called with the episodes played and planned.
+
+    Raises:
+        WorkerError: A worker broke down; a single failing session is a divergence instead.
+    """
+    features = {Feature(name): Level(value["level"]) for name, value in driver.started.features.items()}
+    ignored = frozenset(
+        piece for feature, piece in _PIECE_OF_FEATURE.items() if features.get(feature) is Level.ABSENT
+    )
+    result = ConformanceResult(not_compared=tuple(sorted(ignored)))
+    before = (await host.observe()).open_sessions
+    started = time.monotonic()
+    budgets = {source: episodes, TOUCHSTONE: max(1, episodes // _TOUCHSTONE_SHARE)}
+    plans = {
+        name: list(plan_scenarios(load_environment(name), source=name, episodes=budget, seed=seed))
+        for name, budget in budgets.items()
+    }
+    planned = sum(len(scenario.sessions) for plan in plans.values() for scenario in plan)
+    digest = hashlib.sha256()
+    for name, plan in plans.items():
+        play = _Play(
+            host, driver, name, ignored, result, stop_after, lambda: on_progress(result.episodes, planned)
+        )
+        digest.update((await play.all(plan)).encode("ascii"))
+    leaked = await _leaked(host, before)
+    if leaked:
+        result.divergences.append(
+            Divergence(
+                "after all scenarios: closed sessions free everything", "(all)", None, "open sessions on the server",
+                "0 more than before", f"{leaked} more than before, {_LEAK_PATIENCE_S:g} s after the last close",
+            )
+        )  # fmt: skip
+    result.digest = digest.hexdigest()
+    result.seconds = time.monotonic() - started
+    return result
+
+
+class _Play:
+    """Play scenarios of one environment, several at a time."""
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        host: Worker,
+        driver: Worker,
+        source: str,
+        ignored: frozenset[str],
+        result: ConformanceResult,
+        stop_after: int,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._driver = driver
+        self._source = source
+        self._environment = load_environment(source)
+        self._ignored = ignored
+        self._result = result
+        self._stop_after = stop_after
+        self._on_progress = on_progress
+        self._urls = _Urls(host, source)
+        self._gate = asyncio.Semaphore(WIDTH)
+        self._found: dict[int, list[Divergence]] = {}
+        self._digests: dict[int, list[str]] = {}
+
+    async def all(self, scenarios: list[Scenario]) -> str:
+        """Play all scenarios, add what differs to the result, and return a digest of the reference's transcripts."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for index, scenario in enumerate(scenarios):
+                    group.create_task(self._one(index, scenario))
+        except* WorkerError as broken:
+            raise _first(broken) from None
+        for index in sorted(self._found):
+            self._result.divergences.extend(self._found[index])
+        digest = hashlib.sha256()
+        for index in sorted(self._digests):
+            digest.update("".join(self._digests[index]).encode("ascii"))
+        return digest.hexdigest()
+
+    async def _one(self, index: int, scenario: Scenario) -> None:
+        async with self._gate:
+            so_far = len(self._result.divergences) + sum(map(len, self._found.values()))
+            if so_far >= self._stop_after:
+                return
+            url = await self._urls.get(scenario.tool_seconds)
+            played = await _play(self._driver, scenario, self._source, url)
+            expected = await _expected(self._environment, scenario)
+            self._found[index] = list(_compare(self._environment, scenario, played, expected, self._ignored))
+            self._digests[index] = [transcript.digest() for transcript in expected.values()]
+            self._result.scenarios += 1
+            self._result.episodes += len(scenario.sessions)
+            self._result.steps += sum(len(transcript.steps) for transcript in expected.values())
+            self._on_progress()
+
+
+def _first(group: BaseExceptionGroup[WorkerError]) -> WorkerError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _leaked(host: Worker, before: int) -> int:
+    patience = time.monotonic() + _LEAK_PATIENCE_S
+    while True:
+        leaked = (await host.observe()).open_sessions - before
+        if leaked <= 0 or time.monotonic() > patience:
+            return max(0, leaked)
+        await asyncio.sleep(0.1)
+
+
+async def _play(driver: Worker, scenario: Scenario, source: str, url: str | None) -> Mapping[str, _Played]:
+    played = {name: _Played() for name in scenario.sessions}
+    sessions: dict[str, WorkerSession] = {}
+    async with AsyncExitStack() as stack:
+        for name in scenario.sessions:
+            try:
+                sessions[name] = await stack.enter_async_context(
+                    connect_session(driver, source, url=url, workload=paced(scenario.tool_seconds))
+                )
+            except SessionError as error:
+                played[name].failure = f"the session could not be connected: {error}"
+        for group in scenario.rounds:
+            await asyncio.gather(
+                *(
+                    _operate(sessions[operation.session], operation, scenario, played[operation.session])
+                    for operation in group
+                    if played[operation.session].failure is None
+                )
+            )
+    return played
+
+
+async def _operate(session: WorkerSession, operation: Operation, scenario: Scenario, played: _Played) -> None:
+    try:
+        match operation.kind:
+            case "open":
+                played.opened = await session.open(*scenario.sessions[operation.session])
+            case "step" if operation.action is not None:
+                played.steps.append(TranscriptStep(operation.action, await session.step(operation.action)))
+            case "expose":
+                state = json.dumps(await session.public_state(), ensure_ascii=False)
+                played.exposed.append((len(played.steps), state))
+            case _:
+                await session.close()
+    except WorkerDied:
+        raise
+    except (WorkerError, SessionError, ValueError) as error:
+        played.failure = f"'{operation.kind}' failed: {error}"
+
+
+async def _expected(environment: Environment[Any], scenario: Scenario) -> dict[str, Transcript]:
+    # One session after the other: whatever interleaving does in the framework, nothing is interleaved here.
+    return {name: await _reference(environment, scenario, name) for name in scenario.sessions}
+
+
+async def _reference(environment: Environment[Any], scenario: Scenario, name: str) -> Transcript:
+    task, seed = scenario.sessions[name]
+    episode = await Episode.open_async(environment, task, seed=seed)
+    try:
+        steps = [
+            TranscriptStep(operation.action, await episode.step_async(operation.action))
+            for group in scenario.rounds
+            for operation in group
+            if operation.session == name and operation.action is not None
+        ]
+        return Transcript(
+            environment=environment.name,
+            version=environment.version,
+            task=task,
+            seed=seed,
+            prompt=episode.prompt,
+            tools=tuple(tool.spec for tool in environment.tools),
+            steps=tuple(steps),
+        )
+    finally:
+        await episode.close_async()
+
+
+def _compare(
+    environment: Environment[Any],
+    scenario: Scenario,
+    played: Mapping[str, _Played],
+    expected: Mapping[str, Transcript],
+    ignored: frozenset[str],
+) -> Iterator[Divergence]:
+    for name, reference in expected.items():
+        mine = played[name]
+        what = f"{environment.name} / {scenario.name}: {scenario.promise}"
+        session = f"{name} (task {reference.task}, seed {reference.seed})"
+        framework = Transcript(
+            environment=reference.environment,
+            version=reference.version,
+            task=reference.task,
+            seed=reference.seed,
+            prompt=mine.opened.prompt,
+            tools=mine.opened.tools,
+            steps=tuple(mine.steps),
+        )
+        different = next((d for d in differences(reference, framework) if d.piece not in ignored), None)
+        if different is not None and not (different.piece == "length" and mine.failure):
+            yield Divergence(
+                what, session, different.step, different.piece, different.left, different.right,
+                _action_at(reference, different),
+            )  # fmt: skip
+        elif mine.failure is not None:
+            yield Divergence(what, session, len(mine.steps), "session", "goes on", mine.failure)
+        task = environment.tasks().get(reference.task)
+        for after, text in mine.exposed:
+            leak = _leak(task, reference, after, text)
+            if leak is not None:
+                yield Divergence(what, session, after, "secret", "no secret in what a client can read", leak)
+
+
+def _action_at(transcript: Transcript, difference: Difference) -> str:
+    if difference.step is None or difference.step >= len(transcript.steps):
+        return ""
+    return json.dumps(transcript.steps[difference.step].to_json()["action"], ensure_ascii=True)
+
+
+def _leak(task: Task, reference: Transcript, after: int, text: str) -> str | None:
+    """Return what is wrong when a text shows a secret that, after so many steps, the agent had not written itself."""
+    if after and reference.steps[after - 1].result.cause is not None:
+        return None
+    known = json.dumps(
+        [step.to_json()["action"] for step in reference.steps[:after]], ensure_ascii=False
+    ).lower()
+    for secret in _texts(dict(task.secret)):
+        if len(secret) >= _SHORTEST_SECRET and secret.lower() in text.lower() and secret.lower() not in known:
+            return f"the secret {secret!r} stands in {_cut(text)}"
+    return None
+
+
+def _texts(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)

@@ -1,0 +1,103 @@
+"""Plans: how much a benchmark measures, from a smoke test to a full run."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bench.workloads import Workload
+
+
+class Plan(BaseModel):
+    """Say how much each part of a benchmark measures.
+
+    Attributes:
+        name: smoke, quick or full; `custom` when a value was changed.
+        episodes: Episodes of the conformance run that comes first.
+        latency_sessions: Sessions played one after the other for the latencies at one session.
+        warmup_sessions: Sessions before them that are kept apart.
+        latency_turns: Calls of each of those sessions.
+        pairs: Interleaved pairs of the compiled and the hand-written environment; 0 leaves the comparison out.
+        pair_sessions: Sessions of each side of a pair.
+        cost_episodes: Episodes timed for the cost of the episode itself.
+        held: What a session does while sessions are held open at the same time.
+        start: Smallest number of sessions held.
+        cap: Largest number of sessions held.
+        tolerance: Relative width of the bracket in which the ceiling search stops.
+        trials: Trials that each point of the bisection must pass.
+        confirmations: Trials in fresh servers that the result must pass.
+        scripts: How many different tasks are played.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    episodes: int = Field(ge=1)
+    latency_sessions: int = Field(ge=1)
+    warmup_sessions: int = Field(ge=0)
+    latency_turns: int = Field(ge=1)
+    pairs: int = Field(ge=0)
+    pair_sessions: int = Field(ge=1)
+    cost_episodes: int = Field(ge=200)
+    held: Workload
+    start: int = Field(ge=1)
+    cap: int = Field(ge=1)
+    tolerance: float = Field(gt=0)
+    trials: int = Field(ge=1)
+    confirmations: int = Field(ge=0)
+    scripts: int = Field(ge=1)
+
+
+_SECOND = 1_000_000_000
+
+SMOKE = Plan(
+    name="smoke",
+    episodes=40,
+    latency_sessions=30,
+    warmup_sessions=3,
+    latency_turns=5,
+    pairs=4,
+    pair_sessions=4,
+    cost_episodes=2_000,
+    held=Workload(turns=2, tool_ns=_SECOND // 5, tool_kind="async", spread_ns=_SECOND // 5),
+    start=8,
+    cap=64,
+    tolerance=1.0,
+    trials=1,
+    confirmations=0,
+    scripts=8,
+)
+QUICK = Plan(
+    name="quick",
+    episodes=200,
+    latency_sessions=320,
+    warmup_sessions=10,
+    latency_turns=5,
+    pairs=30,
+    pair_sessions=6,
+    cost_episodes=10_000,
+    held=Workload(turns=3, tool_ns=_SECOND // 2, tool_kind="async", spread_ns=_SECOND // 2),
+    start=8,
+    cap=4_096,
+    tolerance=0.25,
+    trials=1,
+    confirmations=1,
+    scripts=32,
+)
+FULL = Plan(
+    name="full",
+    episodes=1_000,
+    latency_sessions=3_000,
+    warmup_sessions=50,
+    latency_turns=5,
+    pairs=100,
+    pair_sessions=10,
+    cost_episodes=40_000,
+    held=Workload(turns=5, tool_ns=_SECOND, tool_kind="async", spread_ns=_SECOND),
+    start=8,
+    cap=16_384,
+    tolerance=0.10,
+    trials=3,
+    confirmations=5,
+    scripts=64,
+)
+PLANS = {plan.name: plan for plan in (SMOKE, QUICK, FULL)}

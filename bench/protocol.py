@@ -1,0 +1,270 @@
+"""The messages between the harness and a worker: one JSON object per line, requests answered by `seq`.
+
+The harness lives in one virtual environment and every framework in another; this is where they meet. Requests may be
+under way side by side, and replies come in any order. Unknown fields are an error on both sides, so that a harness and a
+worker of different versions notice each other.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from bench.workloads import Workload
+
+PROTOCOL = 1
+"""Raised when a message changes its meaning or its fields."""
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seq: int
+    """Pairs a reply with its request."""
+
+
+class Start(_Message):
+    """Ask who the worker is; always the first request."""
+
+    type: Literal["start"] = "start"
+    protocol: int
+
+
+class Started(_Message):
+    """Say which adapter, framework and interpreter the worker runs, and what they support."""
+
+    type: Literal["started"] = "started"
+    protocol: int
+    adapter: str
+    packages: dict[str, str]
+    python: str
+    features: dict[str, dict[str, str]]
+
+
+class Connect(_Message):
+    """Open a session: to the server at `url`, or in process when there is none."""
+
+    type: Literal["connect"] = "connect"
+    session: str
+    environment: str
+    url: str | None = None
+    workload: Workload | None = None
+
+
+class Connected(_Message):
+    """Say that the session exists."""
+
+    type: Literal["connected"] = "connected"
+
+
+class Open(_Message):
+    """Start an episode in a session."""
+
+    type: Literal["open"] = "open"
+    session: str
+    task: str
+    seed: int
+
+
+class Opened(_Message):
+    """Say what the new episode shows."""
+
+    type: Literal["opened"] = "opened"
+    prompt: list[Any]
+    tools: list[Any]
+
+
+class Step(_Message):
+    """Carry out an action, text or a call, in a session.
+
+    Actions and answers are not checked here: text may hold lone surrogates, which pydantic refuses and frameworks meet.
+    """
+
+    type: Literal["step"] = "step"
+    session: str
+    action: Any
+
+
+class Stepped(_Message):
+    """Say what the action led to."""
+
+    type: Literal["stepped"] = "stepped"
+    result: dict[str, Any]
+
+
+class Expose(_Message):
+    """Ask for whatever else a client can read about the episode of a session."""
+
+    type: Literal["expose"] = "expose"
+    session: str
+
+
+class Exposed(_Message):
+    """Carry the framework's own state, metadata and info of an episode."""
+
+    type: Literal["exposed"] = "exposed"
+    value: Any
+
+
+class Close(_Message):
+    """Free a session."""
+
+    type: Literal["close"] = "close"
+    session: str
+
+
+class Closed(_Message):
+    """Say that the session is gone."""
+
+    type: Literal["closed"] = "closed"
+
+
+class Serve(_Message):
+    """Serve an environment with the framework's own server; port 0 picks a free one."""
+
+    type: Literal["serve"] = "serve"
+    environment: str
+    workload: Workload | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+class Serving(_Message):
+    """Say where the environment is served, and with which settings."""
+
+    type: Literal["serving"] = "serving"
+    url: str | None = None
+    settings: dict[str, Any]
+
+
+class Observe(_Message):
+    """Ask for the worker's own use of the machine."""
+
+    type: Literal["observe"] = "observe"
+
+
+class Observed(_Message):
+    """Say what the worker's process uses right now.
+
+    `loop_lag_p99_ns` is how late the event loop was in the worst hundredth of its 10 ms ticks since the last question;
+    it is absent when there was no tick.
+    """
+
+    type: Literal["observed"] = "observed"
+    rss_bytes: int
+    cpu_ns: int
+    threads: int
+    fds: int
+    open_sessions: int
+    loop_lag_p99_ns: int | None = None
+
+
+class Expected(BaseModel):
+    """Hold what the reference answered to one action of a script."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
+    reward: float
+    ended: bool
+
+
+class Script(BaseModel):
+    """Hold the actions that a load session plays on one task, and what each must lead to when that is to be checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str
+    seed: int
+    calls: list[Any]
+    expected: list[Expected] | None = None
+
+
+class Load(_Message):
+    """Play scripts in many sessions with the framework's own client, and measure every operation where it happens.
+
+    `sessions` episodes are played, at most `concurrency` at a time. They are numbered from `first` on; session i plays
+    script i modulo their number. The first `warmup` of them are marked as such.
+    """
+
+    type: Literal["load"] = "load"
+    environment: str
+    url: str | None = None
+    workload: Workload
+    sessions: int = Field(ge=1)
+    first: int = Field(ge=0, default=0)
+    concurrency: int = Field(ge=1)
+    warmup: int = Field(ge=0, default=0)
+    scripts: list[Script] = Field(min_length=1)
+    timeout_s: float = Field(gt=0)
+
+
+class Samples(_Message):
+    """Carry measured operations while a load runs: a dump of `bench.samples.SampleColumns` in base 64."""
+
+    type: Literal["samples"] = "samples"
+    dump: str
+
+
+class Loaded(_Message):
+    """Say that the load is over: how many sessions were opened, and how many did everything right."""
+
+    type: Literal["loaded"] = "loaded"
+    opened: int
+    succeeded: int
+    peak_open: int
+    wall_ns: int
+
+
+class Cost(_Message):
+    """Measure what the episode itself costs, without any framework around it."""
+
+    type: Literal["cost"] = "cost"
+    environment: str
+    episodes: int = Field(ge=1)
+
+
+class Costed(_Message):
+    """Carry the raw measurements: ns per step through the episode, ns per bare tool call, bytes per live episode."""
+
+    type: Literal["costed"] = "costed"
+    step_ns: list[float]
+    bare_ns: list[float]
+    live_bytes: list[float]
+
+
+class Failed(_Message):
+    """Say that a request could not be carried out.
+
+    `kind` is `session` when the framework refused or failed, `request` when the request was wrong, `os` when the machine
+    refused (a port in use), `absent` when a package is missing, and `crash` for anything unexpected.
+    """
+
+    type: Literal["failed"] = "failed"
+    kind: Literal["session", "request", "os", "absent", "crash"]
+    reason: str
+
+
+Request = Annotated[
+    Start | Connect | Open | Step | Expose | Close | Serve | Observe | Load | Cost,
+    Field(discriminator="type"),
+]
+Reply = Annotated[
+    Started
+    | Connected
+    | Opened
+    | Stepped
+    | Exposed
+    | Closed
+    | Serving
+    | Observed
+    | Samples
+    | Loaded
+    | Costed
+    | Failed,
+    Field(discriminator="type"),
+]
+
+REQUESTS: TypeAdapter[Request] = TypeAdapter(Request)
+REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply)

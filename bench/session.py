@@ -1,0 +1,137 @@
+"""A session behind a worker: what a framework shows, seen from the harness as a canonical session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from bench import protocol
+from bench.client import RequestFailed, Worker
+from bench.workloads import Workload
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON
+from canonical.step import StepResult
+from canonical.transcript import Action, message_from_json, result_from_json, spec_from_json
+
+REPLY_TIMEOUT_S = 120.0
+_numbers = count()
+
+
+class WorkerSession:
+    """Be one session of a worker. Create it with `connect_session`."""
+
+    def __init__(self, worker: Worker, name: str) -> None:
+        self._worker = worker
+        self._name = name
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task.
+
+        Raises:
+            SessionError: The framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        opened = await self._request(
+            protocol.Opened, lambda seq: protocol.Open(seq=seq, session=self._name, task=task, seed=seed)
+        )
+        return Opened(
+            tuple(message_from_json(message) for message in opened.prompt),
+            tuple(spec_from_json(tool) for tool in opened.tools),
+        )
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action.
+
+        Raises:
+            SessionError: The framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        wire = action if isinstance(action, str) else action.to_json()
+        stepped = await self._request(
+            protocol.Stepped, lambda seq: protocol.Step(seq=seq, session=self._name, action=wire)
+        )
+        return result_from_json(stepped.result)
+
+    async def public_state(self) -> JSON:
+        """Return whatever else the framework lets a client read.
+
+        Raises:
+            SessionError: The framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        exposed = await self._request(
+            protocol.Exposed, lambda seq: protocol.Expose(seq=seq, session=self._name)
+        )
+        value: JSON = exposed.value
+        return value
+
+    async def close(self) -> None:
+        """Free the session. Closing twice is harmless."""
+        await self._request(protocol.Closed, lambda seq: protocol.Close(seq=seq, session=self._name))
+
+    async def _request(self, reply_type: type[Any], message: Any) -> Any:
+        try:
+            return await self._worker.request(reply_type, message, timeout_s=REPLY_TIMEOUT_S)
+        except RequestFailed as error:
+            if error.kind == "session":
+                raise SessionError(error.reason) from error
+            raise
+
+
+@asynccontextmanager
+async def connect_session(
+    worker: Worker, environment: str, *, url: str | None, workload: Workload | None = None
+) -> AsyncIterator[WorkerSession]:
+    """Open a session of a worker; leaving the context frees it.
+
+    Args:
+        worker: The worker that runs the framework's client.
+        environment: Name or path of the environment.
+        url: Where it is served, or None for a framework that runs in process.
+        workload: How long its tools take; the server of a served environment decides that itself.
+
+    Raises:
+        SessionError: The framework refused the session.
+        WorkerError: The worker broke down.
+    """
+    name = f"s{next(_numbers)}"
+    session = WorkerSession(worker, name)
+    try:
+        await worker.request(
+            protocol.Connected,
+            lambda seq: protocol.Connect(
+                seq=seq, session=name, environment=environment, url=url, workload=workload
+            ),
+            timeout_s=REPLY_TIMEOUT_S,
+        )
+    except RequestFailed as error:
+        if error.kind == "session":
+            raise SessionError(error.reason) from error
+        raise
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def serve(
+    worker: Worker,
+    environment: str,
+    *,
+    workload: Workload | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> protocol.Serving:
+    """Let a worker serve an environment with its framework's own server, until the worker stops.
+
+    Raises:
+        RequestFailed: The port is in use (`kind` is `os`), or the environment cannot be compiled.
+        WorkerError: The worker broke down.
+    """
+    return await worker.request(
+        protocol.Serving,
+        lambda seq: protocol.Serve(seq=seq, environment=environment, workload=workload, host=host, port=port),
+        timeout_s=REPLY_TIMEOUT_S,
+    )

@@ -1,0 +1,217 @@
+"""Stacks: one virtual environment per framework release, built from the adapter's constraints and found by its folder."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from canonical.adapter import AdapterFacts, Release
+
+ROOT = Path(__file__).resolve().parent.parent
+STACKS = ROOT / ".stacks"
+_STAMP = "rosetta-stack.json"
+
+
+class StackError(RuntimeError):
+    """Report that a stack is unknown, missing or cannot be built, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Name one release of one framework, and where its virtual environment lies.
+
+    Attributes:
+        adapter: Folder name of the adapter.
+        facts: What its `adapter.toml` says.
+        release: The release.
+    """
+
+    adapter: str
+    facts: AdapterFacts
+    release: Release
+
+    @property
+    def label(self) -> str:
+        """Adapter and release in one word, as commands and reports show it."""
+        return self.release.label
+
+    @property
+    def folder(self) -> Path:
+        """Where the virtual environment lies."""
+        return STACKS / self.release.label
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of the stack."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def constraints(self) -> Path:
+        """The file that pins every distribution of the stack."""
+        return adapters_folder() / self.adapter / "constraints" / f"{self.release.label}.txt"
+
+    @property
+    def inputs_sha256(self) -> str:
+        """The hash of everything that decides what is installed."""
+        digest = hashlib.sha256(self.release.model_dump_json().encode())
+        for path in (ROOT / "pyproject.toml", ROOT / "hatch_build.py", self.constraints):
+            digest.update(path.read_bytes() if path.is_file() else b"absent")
+        digest.update(json.dumps(self.facts.extras, sort_keys=True).encode())
+        return digest.hexdigest()
+
+    def is_ready(self) -> bool:
+        """Whether the stack is built from the present inputs."""
+        try:
+            stamp = json.loads((self.folder / _STAMP).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return self.python.exists() and stamp.get("inputs_sha256") == self.inputs_sha256
+
+    def build_command(self) -> str:
+        """Return the command that builds this stack, for messages."""
+        return f"rosetta stack build {self.adapter} --release {self.release.version}"
+
+
+def adapters_folder() -> Path:
+    """Return the folder that holds the adapters, without importing any."""
+    found = importlib.util.find_spec("adapters")
+    if found is None or not found.submodule_search_locations:
+        raise StackError("the package 'adapters' is not installed; install this project first")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def adapter_names() -> tuple[str, ...]:
+    """Return the names of all adapters, sorted."""
+    return tuple(sorted(path.parent.name for path in adapters_folder().glob("*/adapter.toml")))
+
+
+def find_stack(adapter: str, release: str | None = None) -> Stack:
+    """Return the stack of an adapter, at its default release or at the one named.
+
+    Args:
+        adapter: Folder name of the adapter; `-` may stand for `_`.
+        release: A version, or a label such as `openenv-core-0.3.0`.
+
+    Raises:
+        StackError: There is no such adapter or release; the text lists what there is.
+    """
+    name = adapter.replace("-", "_")
+    if name not in adapter_names():
+        raise StackError(f"there is no framework {adapter!r}; there are {', '.join(adapter_names())}")
+    facts = AdapterFacts.read(adapters_folder() / name / "adapter.toml")
+    try:
+        chosen = facts.default_release if release is None else facts.release(release)
+    except LookupError as error:
+        raise StackError(str(error.args[0])) from error
+    return Stack(name, facts, chosen)
+
+
+def all_stacks() -> list[Stack]:
+    """Return the stacks of every release of every adapter."""
+    return [
+        Stack(name, facts, release)
+        for name in adapter_names()
+        for facts in [AdapterFacts.read(adapters_folder() / name / "adapter.toml")]
+        for release in facts.releases
+    ]
+
+
+def find_python(version: str) -> Path | None:
+    """Return an interpreter of a minor version such as `3.12`, or None.
+
+    The running interpreter, PATH, and the versions folder of pyenv are searched; behind pyenv's shims a name on PATH
+    may lead nowhere, so every candidate is run once.
+    """
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [
+        *([Path(sys.executable)] if version == f"{sys.version_info[0]}.{sys.version_info[1]}" else []),
+        *([Path(found)] if (found := shutil.which(f"python{version}")) else []),
+        *sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True),
+    ]
+    return next((path for path in candidates if _version_of(path) == version), None)
+
+
+def _version_of(python: Path) -> str | None:
+    script = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run(
+            [str(python), "-c", script], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: None) -> None:
+    """Build a stack's virtual environment with uv, unless it is ready.
+
+    Raises:
+        StackError: Something is missing or the installation failed; the text says what, and what to do.
+    """
+    if stack.is_ready():
+        return
+    if not (ROOT / "pyproject.toml").is_file():
+        raise StackError("stacks are built from a checkout of this project; none is here")
+    if not stack.constraints.is_file():
+        raise StackError(f"{stack.constraints} is missing; every supported release has its constraints")
+    python = find_python(stack.release.python)
+    if python is None:
+        raise StackError(
+            f"{stack.label} needs Python {stack.release.python}, which is not installed; "
+            f"get it with 'uv python install {stack.release.python}' or from your system"
+        )
+    uv = _find_uv()
+    STACKS.mkdir(exist_ok=True)
+    with (STACKS / f"{stack.release.label}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stack.is_ready():
+            return
+        on_progress(f"creating the environment of {stack.label} (Python {stack.release.python})")
+        _run([uv, "venv", "--quiet", "--clear", "--python", str(python), str(stack.folder)], stack)
+        on_progress(f"installing {stack.label}")
+        _run(
+            [
+                uv, "pip", "install", "--quiet", "--python", str(stack.python),
+                "--constraint", str(stack.constraints), "--editable", f"{ROOT}[{stack.release.extra}]",
+            ],
+            stack,
+        )  # fmt: skip
+        stamp = {"inputs_sha256": stack.inputs_sha256, "python": stack.release.python}
+        (stack.folder / _STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
+
+
+def require_stack(stack: Stack) -> None:
+    """Make sure that a stack is ready.
+
+    Raises:
+        StackError: It is not; the text names the command that builds it.
+    """
+    if not stack.is_ready():
+        state = "is out of date" if stack.python.exists() else "is not built"
+        raise StackError(f"the stack {stack.label} {state}; build it with: {stack.build_command()}")
+
+
+def _find_uv() -> str:
+    beside = Path(sys.executable).parent / "uv"
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise StackError("uv is not installed; install the extra 'harness' of this project, or uv itself")
+    return found
+
+
+def _run(command: list[str], stack: Stack) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        shutil.rmtree(stack.folder, ignore_errors=True)
+        reason = "\n".join(f"    {line}" for line in done.stderr.strip().splitlines()[-15:])
+        raise StackError(f"{stack.label} could not be installed:\n{reason}")

@@ -1,0 +1,88 @@
+"""Host: serve an environment with the framework's own server, and report what the process uses."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import threading
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from bench import protocol
+from bench.workloads import apply_workload
+from canonical.adapter import Adapter, Endpoint
+from canonical.catalogue import load_environment
+
+_TICK_S = 0.01
+
+
+class Host:
+    """Serve environments and observe the process that does it."""
+
+    def __init__(self, adapter: Adapter[Any]) -> None:
+        self._adapter = adapter
+        self._endpoints: list[Endpoint] = []
+        self._ticking: asyncio.Task[None] | None = None
+        self._lags: list[int] = []
+
+    async def serve(self, request: protocol.Serve, cleanup: AsyncExitStack) -> Endpoint:
+        """Start serving; the server stops when the worker does.
+
+        Raises:
+            OSError: The port is in use or not allowed.
+        """
+        raise_file_limit()
+        environment = load_environment(request.environment)
+        if request.workload is not None:
+            environment = apply_workload(environment, request.workload)
+        compiled = self._adapter.compile(environment)
+        serving = self._adapter.serve(compiled, host=request.host, port=request.port)
+        endpoint = await cleanup.enter_async_context(serving)
+        self._endpoints.append(endpoint)
+        if self._ticking is None:
+            self._ticking = asyncio.create_task(self._tick())
+            cleanup.callback(self._ticking.cancel)
+        # What is alive now lives as long as the server; scanning it again and again is what makes many sessions slow.
+        gc.collect()
+        gc.freeze()
+        return endpoint
+
+    async def _tick(self) -> None:
+        while True:
+            before = time.perf_counter_ns()
+            await asyncio.sleep(_TICK_S)
+            self._lags.append(max(0, time.perf_counter_ns() - before - int(_TICK_S * 1e9)))
+
+    def observe(self, seq: int) -> protocol.Observed:
+        """Report memory, CPU time, threads, descriptors, sessions and loop lag; the lags start anew."""
+        lags, self._lags = sorted(self._lags), []
+        return protocol.Observed(
+            seq=seq,
+            rss_bytes=_rss_bytes(),
+            cpu_ns=time.process_time_ns(),
+            threads=threading.active_count(),
+            fds=len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0,
+            open_sessions=sum(endpoint.open_sessions() for endpoint in self._endpoints),
+            loop_lag_p99_ns=lags[min(len(lags) - 1, len(lags) * 99 // 100)] if lags else None,
+        )
+
+
+def raise_file_limit() -> None:
+    """Allow this process as many open files as the system lets it have without asking."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _rss_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        # Without /proc only the peak is known; it is in KiB on Linux and in bytes on macOS.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if os.uname().sysname == "Darwin" else peak * 1024
+    return pages * os.sysconf("SC_PAGESIZE")

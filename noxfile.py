@@ -1,0 +1,133 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["nox[uv]>=2025.2.9"]
+# ///
+"""Every task of this project; `nox -l` lists them, `nox -s NAME` runs one, arguments after `--` are passed on.
+
+Sessions for frameworks are made from the folders under `adapters/`, so a new adapter edits nothing here.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "typing", "tests"]
+
+ROOT = Path(__file__).parent
+PYTHON = "3.11"
+CONSTRAINTS = "constraints.txt"
+ADAPTERS: dict[str, dict[str, Any]] = {
+    path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(ROOT.glob("adapters/*/adapter.toml"))
+}
+
+# Behind pyenv's shims the bare names of other Pythons lead nowhere, while the versions themselves are there.
+_versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+os.environ["PATH"] = os.pathsep.join([
+    *(str(path) for path in sorted(_versions.glob("3.1[0-9].*/bin"), reverse=True)),
+    os.environ.get("PATH", ""),
+])  # fmt: skip
+os.environ.pop("PYTHONPATH", None)
+os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def _install(session: nox.Session, *groups: str) -> None:
+    """Install the project with the harness and dependency groups, at the versions that are known to work."""
+    arguments = [argument for group in groups for argument in ("--group", group)]
+    session.install("-e", ".[harness]", *arguments, "-c", CONSTRAINTS)
+
+
+@nox.session(python=PYTHON)
+def lint(session: nox.Session) -> None:
+    """Check style, formatting and the import contracts."""
+    _install(session, "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+
+
+@nox.session(python=PYTHON)
+def typing(session: nox.Session) -> None:
+    """Check types strictly."""
+    _install(session, "typing")
+    session.run("mypy")
+    session.run("mypy", "noxfile.py", "hatch_build.py")
+
+
+@nox.session(python=[PYTHON, "3.12", "3.13"])
+def tests(session: nox.Session) -> None:
+    """Run the tests that need no framework."""
+    _install(session, "test")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def acceptance(session: nox.Session) -> None:
+    """Run the conformance of every stack and a smoke benchmark of every framework, as tests."""
+    _install(session, "test")
+    session.run("python", "-m", "pytest", "tests/acceptance", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False, venv_location=".nox/harness")
+def conformance(session: nox.Session) -> None:
+    """Prove every framework against the reference, at every supported release."""
+    _install(session)
+    session.run("rosetta", "conformance", "--all", "--build", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False, venv_location=".nox/harness")
+def pin(session: nox.Session) -> None:
+    """Renew constraints.txt, the versions of everything that the harness, the tests and the checks use."""
+    groups = [argument for group in ("test", "lint", "typing") for argument in ("--group", group)]
+    session.run(
+        "uv", "pip", "compile", "pyproject.toml", "--extra", "harness", "--extra", "model", *groups, "--quiet",
+        "--python-version", PYTHON, "--no-header", "--no-annotate", "--upgrade", "-o", CONSTRAINTS,
+        external=True,
+    )  # fmt: skip
+
+
+def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
+    slug = name.replace("_", "-")
+
+    @nox.session(name=f"bench-{slug}", python=PYTHON, default=False, venv_location=".nox/harness")
+    def bench(session: nox.Session) -> None:
+        _install(session)
+        session.run("rosetta", "bench", name, "--build", *session.posargs)
+
+    bench.__doc__ = f"Measure {facts['title']}: connect, reset and step latencies and concurrency ceilings."
+
+    @nox.session(name=f"conformance-{slug}", python=PYTHON, default=False, venv_location=".nox/harness")
+    def conform(session: nox.Session) -> None:
+        _install(session)
+        session.run("rosetta", "conformance", name, "--build", *session.posargs)
+
+    conform.__doc__ = f"Prove {facts['title']} against the reference, at every supported release."
+
+    for release in facts["releases"]:
+        label = f"{release['package']}-{release['version']}"
+
+        @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=[f"stack-{slug}", "stacks"])
+        def stack(session: nox.Session, release: dict[str, Any] = release, label: str = label) -> None:
+            constraints = f"adapters/{name}/constraints/{label}.txt"
+            session.install("-e", f".[{release['extra']}]", "pytest", "pytest-timeout", "mypy", "-c", constraints)
+            session.run("python", "-m", "pytest", f"tests/stacks/{name}", *session.posargs)
+            if release.get("default"):
+                session.run("mypy", "-p", f"adapters.{name}", "-p", f"bench.baselines.{name}")
+
+        stack.__doc__ = f"Run the tests of the {facts['title']} adapter inside its stack, {label}."
+
+
+for _name, _facts in ADAPTERS.items():
+    _framework_sessions(_name, _facts)
+
+
+if __name__ == "__main__":
+    nox.main()

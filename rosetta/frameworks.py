@@ -1,0 +1,294 @@
+"""Verbs about frameworks: doctor, stack, serve, conformance, bench, report."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.benchmark import Progress, Request, run_benchmark
+from bench.client import RequestFailed, start_worker
+from bench.conformance import ConformanceResult, run_conformance
+from bench.plan import PLANS, Plan
+from bench.records import read_run
+from bench.session import serve as serve_environment
+from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_python, find_stack, require_stack
+from canonical.catalogue import load_environment
+from reports.render import render_run, summarise, write_report
+from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
+
+_NANOSECONDS = 1_000_000_000
+
+
+def _prepare(stack: Stack, console: Console, *, build: bool) -> None:
+    if build:
+        build_stack(stack, on_progress=console.say)
+    require_stack(stack)
+
+
+@click.command()
+@output_options
+def doctor(*, quiet: bool, as_json: bool) -> None:
+    """Say what is installed, which stacks are ready, what is missing, and the command that fixes it."""
+    console = Console(quiet=quiet, as_json=as_json)
+    rows: list[dict[str, Any]] = []
+    for stack in all_stacks():
+        python = find_python(stack.release.python)
+        if stack.is_ready():
+            state, fix = "ready", ""
+        elif python is None:
+            state = f"no Python {stack.release.python}"
+            fix = f"uv python install {stack.release.python}"
+        else:
+            state, fix = ("out of date" if stack.python.exists() else "not built"), stack.build_command()
+        rows.append({"stack": stack.label, "framework": stack.facts.title, "state": state, "fix": fix})
+    tools = [
+        {"tool": name, "state": "found" if shutil.which(name) else "missing", "purpose": purpose}
+        for name, purpose in (("uv", "builds stacks"), ("git", "names the commit in records"))
+    ]
+    width = max(len(row["stack"]) for row in rows)
+    lines = [f"Python {sys.version.split()[0]}, harness ready", ""]
+    lines += [f"  {tool['tool']:<{width}}  {tool['state']:<14} {tool['purpose']}" for tool in tools]
+    lines += [""]
+    lines += [f"  {row['stack']:<{width}}  {row['state']:<14} {row['fix']}".rstrip() for row in rows]
+    console.result("\n".join(lines), {"stacks": rows, "tools": tools})
+
+
+@click.group()
+def stack() -> None:
+    """Build and list the virtual environments of the frameworks."""
+
+
+@stack.command("build")
+@click.argument("framework")
+@click.option("--release", help="Version or label of a release; the default release when left out.")
+@click.option("--all", "every", is_flag=True, help="Build every supported release.")
+@output_options
+def stack_build(framework: str, *, release: str | None, every: bool, quiet: bool, as_json: bool) -> None:
+    """Build the stack of FRAMEWORK, unless it is ready."""
+    console = Console(quiet=quiet, as_json=as_json)
+    wanted = find_stack(framework, release)
+    stacks = [one for one in all_stacks() if one.adapter == wanted.adapter] if every else [wanted]
+    for one in stacks:
+        build_stack(one, on_progress=console.say)
+    console.result(
+        "\n".join(f"{one.label} is ready" for one in stacks), {"ready": [one.label for one in stacks]}
+    )
+
+
+@click.command()
+@click.argument("environment")
+@click.option("--as", "framework", required=True, help="The framework that serves it.")
+@click.option("--release", help="Version or label of a release; the default release when left out.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one.")
+@click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
+@output_options
+def serve(
+    environment: str, *, framework: str, release: str | None, host: str, port: int, build: bool, quiet: bool, as_json: bool
+) -> None:
+    """Serve ENVIRONMENT with a framework's own server until interrupted."""
+    console = Console(quiet=quiet, as_json=as_json)
+    load_environment(environment)
+    chosen = find_stack(framework, release)
+    if chosen.facts.kind != "server":
+        raise click.UsageError(f"{chosen.facts.title} runs environments in process; there is nothing to serve")
+    _prepare(chosen, console, build=build)
+
+    async def run() -> None:
+        async with start_worker(chosen.python, chosen.adapter, label=f"the {chosen.label} server") as worker:
+            try:
+                serving = await serve_environment(worker, environment, host=host, port=port)
+            except RequestFailed as error:
+                raise click.ClickException(error.reason) from error
+            console.result(
+                f"{environment} is served by {chosen.label} at {serving.url} (Ctrl-C ends it)",
+                {"url": serving.url, "settings": serving.settings},
+            )
+            await worker.wait()
+
+    asyncio.run(run())
+
+
+@click.command()
+@click.argument("frameworks", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every framework.")
+@click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
+@click.option("--release", help="Only this release; every supported release when left out.")
+@click.option("--episodes", default=200, show_default=True, type=click.IntRange(1), help="At least so many episodes.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the fuzzer.")
+@click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
+@output_options
+def conformance(
+    frameworks: tuple[str, ...],
+    *,
+    every: bool,
+    environment: str,
+    release: str | None,
+    episodes: int,
+    seed: int,
+    build: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Play scenarios and fuzz through FRAMEWORKS and compare every observation, reward and ending with the reference."""
+    console = Console(quiet=quiet, as_json=as_json)
+    load_environment(environment)
+    if not every and not frameworks:
+        raise click.UsageError("name at least one framework, or --all")
+    stacks = _chosen(frameworks, release, every=every)
+    for one in stacks:
+        _prepare(one, console, build=build)
+    results: list[dict[str, Any]] = []
+    for one in stacks:
+        result = prove(one, environment, console, episodes=episodes, seed=seed)
+        results.append(_conformance_value(one, result))
+        if not as_json:
+            click.echo(_conformance_text(one, result))
+    if as_json:
+        console.result("", results)
+    if any(result["divergences"] for result in results):
+        sys.exit(FINDING)
+
+
+def _chosen(frameworks: tuple[str, ...], release: str | None, *, every: bool) -> list[Stack]:
+    if release is not None:
+        return [find_stack(framework, release) for framework in frameworks]
+    names = {find_stack(framework).adapter for framework in frameworks}
+    return [one for one in all_stacks() if every or one.adapter in names]
+
+
+def prove(stack: Stack, environment: str, console: Console, *, episodes: int, seed: int) -> ConformanceResult:
+    """Run conformance for one stack, with a bar."""
+
+    async def run() -> ConformanceResult:
+        server, client = f"the {stack.label} server", f"the {stack.label} client"
+        with console.progress() as show:
+            async with (
+                start_worker(stack.python, stack.adapter, label=server) as host,
+                start_worker(stack.python, stack.adapter, label=client) as driver,
+            ):
+                return await run_conformance(
+                    host, driver, source=environment, episodes=episodes, seed=seed,
+                    on_progress=lambda done, of: show(Progress(stack.label, done, of, "episodes")),
+                )  # fmt: skip
+
+    return asyncio.run(run())
+
+
+def _conformance_value(stack: Stack, result: ConformanceResult) -> dict[str, Any]:
+    return {
+        "stack": stack.label,
+        "episodes": result.episodes,
+        "steps": result.steps,
+        "divergences": [divergence.render() for divergence in result.divergences],
+        "not_compared": list(result.not_compared),
+        "digest": result.digest,
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
+    head = (
+        f"{stack.label}: {result.episodes} episodes, {result.steps} steps, "
+        f"{len(result.divergences)} divergences, {result.seconds:.1f} s"
+    )
+    if result.not_compared:
+        head += f" (not compared, declared absent: {', '.join(result.not_compared)})"
+    return "\n\n".join([head, *(divergence.render() for divergence in result.divergences)])
+
+
+@click.command()
+@click.argument("framework")
+@click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
+@click.option("--release", help="Version or label of a release; the default release when left out.")
+@click.option("--plan", "plan_name", default="quick", show_default=True, type=click.Choice(list(PLANS)), help="How much is measured.")
+@click.option("--sessions", type=click.IntRange(1), help="Largest number of sessions to hold; the plan's when left out.")
+@click.option("--wait", type=click.FloatRange(0.0), help="How long a tool works while sessions are held, in seconds.")
+@click.option("--tool", type=click.Choice(["async", "sync"]), help="Whether that tool waits on the event loop or blocks its thread.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for records and report; a new one under runs/ when left out.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the fuzzer and of the order of the pairs.")
+@click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
+@output_options
+def bench(
+    framework: str,
+    *,
+    environment: str,
+    release: str | None,
+    plan_name: str,
+    sessions: int | None,
+    wait: float | None,
+    tool: str | None,
+    out: Path | None,
+    seed: int,
+    build: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Measure FRAMEWORK: conformance, then connect, reset, step and close latencies, and the concurrency ceiling.
+
+    Records and report go to one folder. Interrupting keeps what was measured; the report says that it is partial.
+    """
+    console = Console(quiet=quiet, as_json=as_json)
+    name = load_environment(environment).name
+    chosen = find_stack(framework, release)
+    plan = _adapted(PLANS[plan_name], sessions, wait, tool)
+    started = datetime.now(UTC)
+    folder = out or ROOT / "runs" / chosen.adapter / f"{started:%Y%m%d-%H%M%S}-{chosen.release.version}-{name}"
+    _prepare(chosen, console, build=build)
+    request = Request(
+        stack=chosen, environment=environment, plan=plan, folder=folder, arguments=tuple(sys.argv[1:]), seed=seed
+    )
+    problem: BaseException | None = None
+    try:
+        with console.progress() as show:
+            asyncio.run(run_benchmark(request, show))
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - what was measured is shown first, then it is raised
+        problem = error
+    if (folder / "records.jsonl").is_file():
+        _show_report(folder, console)
+    if problem is not None:
+        raise problem
+    if any(record.status != "passed" for record in _conformance_of(folder)):
+        sys.exit(FINDING)
+
+
+def _conformance_of(folder: Path) -> tuple[Any, ...]:
+    from bench.records import Conformance  # noqa: PLC0415
+
+    return read_run(folder).of(Conformance)
+
+
+def _adapted(plan: Plan, sessions: int | None, wait: float | None, tool: str | None) -> Plan:
+    held = plan.held.model_copy(
+        update={
+            **({} if wait is None else {"tool_ns": round(wait * _NANOSECONDS)}),
+            **({} if tool is None else {"tool_kind": tool}),
+        }
+    )
+    changed = plan.model_copy(update={"held": held, **({} if sessions is None else {"cap": sessions})})
+    return plan if changed == plan else changed.model_copy(update={"name": f"{plan.name}, changed"})
+
+
+def _show_report(folder: Path, console: Console) -> None:
+    run = read_run(folder)
+    page = write_report(render_run(run), folder)
+    lines = summarise(run)
+    console.result("\n".join([*lines, f"report: {page}"]), {"summary": lines, "report": str(page), "records": str(folder)})
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@output_options
+def report(folder: Path, *, quiet: bool, as_json: bool) -> None:
+    """Write the report of a run FOLDER again, from its records alone."""
+    _show_report(folder, Console(quiet=quiet, as_json=as_json))
+
+
+COMMANDS = (doctor, stack, serve, conformance, bench, report)
+__all__ = ["CANNOT_RUN", "COMMANDS", "prove"]
