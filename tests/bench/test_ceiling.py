@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.ceiling import (
@@ -24,6 +24,8 @@ from bench.ceiling import (
 )
 from bench.records import Criterion, Verdict
 from bench.stats import Population
+
+never_timed = settings(deadline=None)
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -176,6 +178,7 @@ class TestSmallTrials:
         step = Population([SECOND] * 39 + [2 * SECOND])
         assert failed(evaluate(trial(8, step=step))) == ["step_max"]
 
+    @never_timed
     @given(n=st.integers(1, 600), slow=st.integers(0, 8), lost=st.integers(0, 8))
     def test_a_larger_sample_is_never_judged_harder(self, n, slow, lost):
         """The rules for few and for many join without a step: passing small means passing large."""
@@ -238,6 +241,7 @@ def holds(ceiling, name="step_p99"):
 
 
 class TestSearch:
+    @never_timed
     @given(
         ceiling=st.integers(1, 60_000),
         start=st.integers(1, 64),
@@ -348,6 +352,7 @@ class TestSearch:
             search.tell(answer(search.ask, next(verdicts)))
         assert search.bracket().points[0].stopped_by == "success"
 
+    @never_timed
     @given(stop=st.integers(0, 60), ceiling=st.integers(1, 5_000), name=st.sampled_from(sorted(CAUSES)))
     def test_interrupted_anywhere_it_says_a_true_bracket(self, stop, ceiling, name):
         search = Search(start=8, cap=4_096)
@@ -368,6 +373,7 @@ class TestSearch:
         found = Search().bracket()
         assert (found.lower, found.upper, found.stopped_by, found.censored) == (0, None, "interrupted", True)
 
+    @never_timed
     @given(seed=st.integers(0, 10**6))
     def test_a_noisy_system_ends_in_a_consistent_bracket(self, seed):
         """Near its ceiling the system passes by chance; the search still ends, and lower passed its confirmation."""

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.machine import (
@@ -24,6 +24,8 @@ from bench.machine import (
     preflight,
     read_revision,
 )
+
+never_timed = settings(deadline=None)
 
 SECOND = 1_000_000_000
 
@@ -130,6 +132,7 @@ class TestMachine:
         found = Machine.read(proc=proc, sys=sys)
         assert (found.cgroup_cpus, found.cgroup_memory_bytes, found.cgroup_pids) == (0.5, None, 512)
 
+    @never_timed
     @given(text=st.text(max_size=80))
     def test_no_strange_file_stops_a_reading(self, tmp_path_factory, text):
         root = tmp_path_factory.mktemp("strange")
@@ -242,6 +245,7 @@ class TestPreflight:
             "19,800 sessions."
         )
 
+    @never_timed
     @given(
         sessions=st.integers(1, 10**6),
         processes=st.integers(1, 8),

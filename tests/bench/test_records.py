@@ -52,6 +52,10 @@ from bench.records import (
 )
 from bench.samples import Phase, SampleColumns, Status
 
+never_timed = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -263,7 +267,7 @@ def stories(draw):
 
 
 class TestRoundTrip:
-    @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @never_timed
     @given(head=headers, records=stories())
     def test_every_record_reads_back_equal(self, tmp_path_factory, head, records):
         folder = tmp_path_factory.mktemp("run")
@@ -490,7 +494,7 @@ class TestReader:
         lines[number] = line
         file.write_bytes(b"\n".join(lines) + b"\n")
 
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @never_timed
     @given(data=st.data())
     def test_a_file_cut_anywhere_reads_as_partial(self, file, tmp_path_factory, data):
         content = file.read_bytes()
@@ -614,8 +618,8 @@ class TestReader:
             read_run(file)
         assert reason in str(caught.value)
 
+    @never_timed
     @given(line=st.binary(max_size=60).filter(lambda line: b"\n" not in line))
-    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_no_garbage_gets_through_or_crashes_the_reader(self, file, tmp_path_factory, line):
         folder = tmp_path_factory.mktemp("garbage")
         lines = file.read_bytes().splitlines()
@@ -648,7 +652,7 @@ def columns_of(some):
 
 
 class TestSamples:
-    @settings(deadline=None)
+    @never_timed
     @given(parts=st.lists(rows, max_size=3))
     def test_samples_read_back_as_they_were_taken(self, tmp_path_factory, parts):
         path = tmp_path_factory.mktemp("samples") / "c1.parquet"

@@ -9,10 +9,12 @@ import sys
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.samples import ERROR_TEXT_LIMIT, PHASES, ROW, STATUSES, Phase, Sample, SampleColumns, Status
+
+never_timed = settings(deadline=None)
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -37,6 +39,7 @@ def columns_of(taken):
     return columns
 
 
+@never_timed
 @given(st.lists(samples, max_size=30))
 def test_what_is_appended_reads_back_equal(taken):
     columns = columns_of(taken)
@@ -45,6 +48,7 @@ def test_what_is_appended_reads_back_equal(taken):
     assert len(columns.rows) == len(taken) * ROW.size
 
 
+@never_timed
 @given(st.lists(samples, max_size=30))
 def test_a_dump_loads_equal(taken):
     file = io.BytesIO()
@@ -53,6 +57,7 @@ def test_a_dump_loads_equal(taken):
     assert list(SampleColumns.load(file)) == taken
 
 
+@never_timed
 @given(data=st.data(), taken=st.lists(samples, min_size=1, max_size=5))
 def test_a_dump_cut_anywhere_is_refused(data, taken):
     file = io.BytesIO()

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -34,6 +34,8 @@ from bench.stats import (
     wilson_minimum_n,
 )
 
+never_timed = settings(deadline=None)
+
 SECOND = 1_000_000_000
 latencies = st.lists(st.integers(0, 10**12), max_size=60)
 
@@ -48,6 +50,7 @@ class TestQuantiles:
     def test_too_small_says_what_is_missing(self):
         assert str(quantile(Population(np.arange(40)), 0.99)) == "n too small: p99 needs 299, there are 40"
 
+    @never_timed
     @given(n=st.integers(1, 20_000), q=st.floats(0.01, 0.999), confidence=st.sampled_from([0.9, 0.95, 0.99]))
     def test_the_chosen_ranks_cover_by_the_binomial_law(self, n, q, confidence):
         ranks = interval_ranks(n, q, confidence)
@@ -67,6 +70,7 @@ class TestQuantiles:
         # 600 trials of a 95 % interval leave a standard error of 0.9 points.
         assert covered >= 0.925
 
+    @never_timed
     @given(ok=latencies, failures=st.integers(0, 40), q=st.sampled_from([0.5, 0.9, 0.95]))
     def test_failures_stay_in_the_population_as_infinite_latency(self, ok, failures, q):
         estimate = quantile(Population(ok, failures), q)
@@ -103,6 +107,7 @@ class TestQuantiles:
             taken.ok[0] = 9
         assert taken == Population([1, 2, 3])
 
+    @never_timed
     @given(parts=st.lists(st.tuples(latencies, st.integers(0, 5)), max_size=5))
     def test_pooling_keeps_every_operation(self, parts):
         pooled = pool(Population(ok, failures) for ok, failures in parts)
@@ -163,6 +168,7 @@ class TestWilson:
         assert wilson_minimum_n(0.95) == 73
         assert wilson_minimum_n(0.999_99) == 384_143
 
+    @never_timed
     @given(attempts=st.integers(1, 10**6), data=st.data())
     def test_the_interval_holds_its_estimate_and_stays_a_share(self, attempts, data):
         share = wilson(data.draw(st.integers(0, attempts)), attempts)
