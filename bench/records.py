@@ -127,7 +127,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class MeasuredEnvironment(_Part):
+class Subjected(_Part):
     """The environment that was run."""
 
     name: str
@@ -185,7 +185,7 @@ class Header(_Part):
     run_id: str
     started: UtcTime
     adapter: str
-    environment: MeasuredEnvironment
+    environment: Subjected
     framework: dict[str, str]
     """Package to exact version."""
     python: str

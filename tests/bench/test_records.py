@@ -40,7 +40,7 @@ from bench.records import (
     RunExists,
     RunWriter,
     ServerReading,
-    MeasuredEnvironment,
+    Subjected,
     Support,
     UnknownCell,
     Verdict,
@@ -64,7 +64,7 @@ def header(**changes):
         "run_id": "r1",
         "started": datetime(2026, 11, 29, 12, 0, 0, 123_456, tzinfo=UTC),
         "adapter": "openenv",
-        "environment": MeasuredEnvironment(name="wordle", version="1", sha256="ab", tasks_sha256="cd"),
+        "environment": Subjected(name="wordle", version="1", sha256="ab", tasks_sha256="cd"),
         "framework": {"openenv": "0.10.0"},
         "python": "CPython 3.12.1",
         "machine": Machine(
