@@ -147,8 +147,12 @@ def observation_from_json(value: Mapping[str, JSON]) -> Observation:
         ValueError: The value is not an observation.
     """
     match value:
-        case {"blocks": [*blocks], **rest} if rest.keys() <= {"error"} and all(isinstance(b, dict) for b in blocks):
-            error = ErrorCode(rest["error"]) if "error" in rest else None
-            return Observation(tuple(block_from_json(cast("Mapping[str, JSON]", block)) for block in blocks), error)
+        case {"blocks": [*blocks], **rest} if rest.keys() <= {"error"} and all(
+            isinstance(b, dict) for b in blocks
+        ):
+            error = ErrorCode(str(rest["error"])) if "error" in rest else None
+            return Observation(
+                tuple(block_from_json(cast("Mapping[str, JSON]", block)) for block in blocks), error
+            )
         case _:
             raise ValueError("not an observation: it needs a list of blocks")

@@ -31,15 +31,19 @@ def _rng_to_json(rng: random.Random) -> list[object]:
 def _rng_from_json(value: object) -> random.Random:
     if isinstance(value, random.Random):
         return value
-    if not isinstance(value, list):
-        raise TypeError("a generator is stored as a list")
-    version, words, gauss = value
     rng = random.Random(0)  # noqa: S311 - games need reproducible numbers, not secret ones
-    rng.setstate((version, tuple(words), gauss))
-    return rng
+    match value:
+        case [int(version), [*words], None | float() as gauss]:
+            try:
+                rng.setstate((version, tuple(words), gauss))
+            except (TypeError, ValueError, OverflowError):
+                raise ValueError("this is not the state of a generator") from None
+            return rng
+        case _:
+            raise ValueError("a generator is stored as a list of version, words and gauss")
 
 
-Rng: TypeAlias = Annotated[random.Random, PlainSerializer(_rng_to_json), PlainValidator(_rng_from_json)]
+Rng: TypeAlias = Annotated[random.Random, PlainValidator(_rng_from_json), PlainSerializer(_rng_to_json)]
 """The type of a state's field that keeps the episode's generator, so that a snapshot can hold it."""
 
 
@@ -110,7 +114,7 @@ class Environment(ABC, Generic[StateT]):
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that the agent may call, in order of definition."""
-        return _tools_of(type(self))
+        return tools_of(type(self))
 
     def opening(self, task: Task, state: StateT) -> tuple[Message, ...]:
         """Return the prompt as messages."""
@@ -118,4 +122,5 @@ class Environment(ABC, Generic[StateT]):
         return (Message("user", (Text(prompt),)),) if isinstance(prompt, str) else tuple(prompt)
 
 
-_tools_of = cache(collect_tools)
+tools_of = cache(collect_tools)
+"""The tools of an environment class, in order of definition."""

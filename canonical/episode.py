@@ -8,20 +8,32 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
-from inspect import isawaitable
-from typing import Any, Generic, TypeVar, cast, get_type_hints
+from dataclasses import dataclass, field
+from functools import cache
+from inspect import isawaitable, iscoroutinefunction
+from typing import Annotated, Any, Generic, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic import FiniteFloat, NonNegativeInt, Strict, TypeAdapter, ValidationError
 
-from canonical.content import JSON, Block, ErrorCode, Message, Observation, Text, quote
+from canonical.content import (
+    JSON,
+    Block,
+    ErrorCode,
+    Image,
+    Message,
+    Observation,
+    Text,
+    observation_from_json,
+    quote,
+)
 from canonical.dialect import Unparsable, read_calls
-from canonical.environment import Environment
+from canonical.environment import Environment, tools_of
 from canonical.reward import Aggregation, Exchange, Ledger, Score, ScoringError, finish
+from canonical.state import StateError, load_state, store_state
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.task import Task
 from canonical.tool import InvalidArgumentsError, Tool, ToolCall, ToolError, ToolOutput
+from canonical.transcript import action_from_json
 
 StateT = TypeVar("StateT")
 log = logging.getLogger(__name__)
@@ -42,7 +54,7 @@ def episode_rng(environment: Environment[Any], task: Task, seed: int) -> random.
 class Snapshot:
     """Hold an episode as JSON. It contains the state, hence secrets: keep it on the server's side."""
 
-    value: Mapping[str, JSON]
+    value: Mapping[str, JSON] = field(repr=False)
 
     def to_json(self) -> str:
         """Return the snapshot as one line of JSON."""
@@ -58,10 +70,24 @@ class Snapshot:
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
-            raise SnapshotError(f"this is not a snapshot: {error.msg} at column {error.colno}") from error
-        if not isinstance(value, dict) or "state" not in value:
-            raise SnapshotError("this is not a snapshot: it has no state")
+            raise SnapshotError(f"this is not a snapshot: {error.msg} at column {error.colno}") from None
+        except (ValueError, RecursionError) as error:
+            raise SnapshotError(f"this is not a snapshot: {error}") from None
+        if not isinstance(value, dict) or not {"environment", "state"} <= value.keys():
+            raise SnapshotError("this is not a snapshot: it names no environment or has no state")
         return cls(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Books:
+    turn: Annotated[NonNegativeInt, Strict()]
+    errors: Annotated[NonNegativeInt, Strict()]
+    total: Annotated[FiniteFloat, Strict()]
+    payments: Annotated[list[Annotated[FiniteFloat, Strict()]], Strict()]
+    cause: Cause | None
+
+
+_BOOKS = TypeAdapter(_Books)
 
 
 class Episode(Generic[StateT]):
@@ -129,7 +155,7 @@ class Episode(Generic[StateT]):
         """
         found = environment.tasks().get(task) if isinstance(task, str) else task
         started = environment.start(found, episode_rng(environment, found, seed))
-        state: StateT = await started if isawaitable(started) else cast("StateT", started)
+        state: StateT = await started if isawaitable(started) else started
         return cls(environment, found, seed, state)
 
     @property
@@ -147,9 +173,13 @@ class Episode(Generic[StateT]):
 
         Raises:
             ScoringError: No valid reward could be computed; the episode has ended with cause `error`.
-            RuntimeError: A tool or the rubric waits for something; await `step_async`.
+            RuntimeError: A called tool is a coroutine function, or the rubric waits; nothing has happened, await
+                `step_async` instead.
         """
-        return finish(self.step_async(action))
+        calls = (action,) if type(action) is ToolCall else read_calls(cast("str", action))
+        if self.cause is None:
+            self._refuse_waiting(calls)
+        return finish(self._carry_out(action, calls))
 
     async def step_async(self, action: ToolCall | str) -> StepResult:
         """Carry out an action, awaiting coroutine tools, and return what it led to.
@@ -157,15 +187,8 @@ class Episode(Generic[StateT]):
         Raises:
             ScoringError: No valid reward could be computed; the episode has ended with cause `error`.
         """
-        if type(action) is ToolCall:
-            return await self._call(action)
-        results = [
-            await self._fault(action, ErrorCode.UNPARSABLE, call.reason)
-            if isinstance(call, Unparsable)
-            else await self._call(call)
-            for call in read_calls(cast("str", action))
-        ]
-        return results[0] if len(results) == 1 else _merge(results)
+        calls = (action,) if type(action) is ToolCall else read_calls(cast("str", action))
+        return await self._carry_out(action, calls)
 
     async def truncate(self, cause: Cause) -> StepResult:
         """End the episode from outside, for example because its time is up. The state is still scored.
@@ -182,7 +205,15 @@ class Episode(Generic[StateT]):
         return await self._pay(Observation.of(f"The episode has ended: {cause}."), acted=False)
 
     def close(self) -> None:
-        """Free everything. Closing twice is harmless; an episode that was still going ends with cause `cancelled`."""
+        """Free everything. Closing twice is harmless; an episode that was still going ends with cause `cancelled`.
+
+        Raises:
+            RuntimeError: The environment's `close` is a coroutine function; nothing has happened, await `close_async`.
+        """
+        if not self._closed and iscoroutinefunction(self.environment.close):
+            raise RuntimeError(
+                f"{self.environment.name}.close is a coroutine function; await close_async instead"
+            )
         finish(self.close_async())
 
     async def close_async(self) -> None:
@@ -194,6 +225,28 @@ class Episode(Generic[StateT]):
             closing = self.environment.close(self.state)
             if closing is not None:
                 await closing
+
+    def _refuse_waiting(self, calls: tuple[ToolCall | Unparsable, ...]) -> None:
+        environment = self.environment
+        if environment.rubric.is_async:
+            raise RuntimeError(f"the rubric of {environment.name} waits; await step_async instead")
+        waiting = _coroutine_tools(type(environment))
+        for call in calls:
+            if type(call) is ToolCall and call.name in waiting:
+                raise RuntimeError(f"the tool {call.name} is a coroutine function; await step_async instead")
+
+    async def _carry_out(
+        self, action: ToolCall | str, calls: tuple[ToolCall | Unparsable, ...]
+    ) -> StepResult:
+        if len(calls) == 1 and type(calls[0]) is ToolCall:
+            return await self._call(calls[0])
+        results = []
+        for call in calls:
+            if isinstance(call, Unparsable):
+                results.append(await self._fault(action, ErrorCode.UNPARSABLE, call.reason))
+            else:
+                results.append(await self._call(call))
+        return results[0] if len(results) == 1 else _merge(results)
 
     async def _call(self, call: ToolCall) -> StepResult:
         if self.cause is not None:
@@ -209,6 +262,8 @@ class Episode(Generic[StateT]):
             arguments = tool.validate(call.arguments)
         except InvalidArgumentsError as error:
             return await self._fault(call, ErrorCode.INVALID_ARGUMENTS, str(error))
+        except Exception as error:  # noqa: BLE001 - an author's own validator may raise anything
+            return await self._break(call, tool, error)
         try:
             output = tool.function(environment, self.state, **arguments)
             if tool.is_async:
@@ -217,15 +272,17 @@ class Episode(Generic[StateT]):
         except ToolError as error:
             return await self._fault(call, ErrorCode.TOOL_ERROR, str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the episode survives whatever a tool does
-            self._remember(tool, error)
-            return await self._fault(
-                call, ErrorCode.INTERNAL_ERROR, f"The tool {tool.spec.name} failed with an internal error."
-            )
+            return await self._break(call, tool, error)
         self.turn += 1
         if self._exchanges is not None:
             self._exchanges.append(Exchange(call, observation))
         self._settle()
         return await self._pay(observation, acted=observation.error is None)
+
+    async def _break(self, call: ToolCall, tool: Tool, error: BaseException) -> StepResult:
+        self._remember(f"tool {tool.spec.name}", error)
+        message = f"The tool {tool.spec.name} failed with an internal error."
+        return await self._fault(call, ErrorCode.INTERNAL_ERROR, message)
 
     async def _fault(self, action: ToolCall | str, code: ErrorCode, message: str) -> StepResult:
         if self.cause is not None:
@@ -240,7 +297,12 @@ class Episode(Generic[StateT]):
         return await self._pay(observation, acted=False)
 
     def _settle(self) -> None:
-        cause = self.environment.outcome(self.state)
+        try:
+            cause = self.environment.outcome(self.state)
+            if cause is not None and not isinstance(cause, Cause):
+                raise TypeError(f"outcome returns a Cause or None, not {type(cause).__name__}")  # noqa: TRY301
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the text of the exception may hold the answer
+            raise self._failed("outcome", error) from None
         self.cause = Cause.BUDGET if cause is None and self.turn >= self.environment.max_turns else cause
 
     async def _pay(self, observation: Observation, *, acted: bool) -> StepResult:
@@ -261,15 +323,16 @@ class Episode(Generic[StateT]):
         except ScoringError:
             self.cause = Cause.ERROR
             raise
-        except Exception as error:
-            self.cause = Cause.ERROR
-            self.failure = error
-            raise ScoringError(
-                f"the rubric of {self.environment.name} failed with {type(error).__name__}"
-            ) from error
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as in _settle
+            raise self._failed("rubric", error) from None
         if cause is not None:
             self._close_ledger()
         return StepResult(observation, reward, ledger.total, cause, score.parts)
+
+    def _failed(self, part: str, error: BaseException) -> ScoringError:
+        self.cause = Cause.ERROR
+        self._remember(part, error)
+        return ScoringError(f"the {part} of {self.environment.name} failed with {type(error).__name__}")
 
     def _close_ledger(self) -> None:
         try:
@@ -283,19 +346,22 @@ class Episode(Generic[StateT]):
         return StepResult(self._report(message, ErrorCode.EPISODE_OVER), 0.0, self._ledger.total, self.cause)
 
     def _report(self, message: str, code: ErrorCode) -> Observation:
-        status = self.environment.status(self.state)
+        status = ""
+        if not self._closed:
+            try:
+                status = self.environment.status(self.state)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the message alone still says what is wrong
+                self._remember("status", error)
         return Observation.of(f"{message}\n{status}" if status else message, code)
 
-    def _remember(self, tool: Tool, error: BaseException) -> None:
+    def _remember(self, part: str, error: BaseException) -> None:
         # The text of an unexpected exception may hold the answer, so neither the agent nor the log gets it.
         self.failure = error
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         place = "" if frame is None else f" at {frame.tb_frame.f_code.co_qualname}:{frame.tb_lineno}"
-        log.warning(
-            "tool %s of %s raised %s%s", tool.spec.name, self.environment.name, type(error).__name__, place
-        )
+        log.warning("%s of %s raised %s%s", part, self.environment.name, type(error).__name__, place)
 
     def snapshot(self) -> Snapshot:
         """Return the episode as data.
@@ -306,11 +372,9 @@ class Episode(Generic[StateT]):
         if self._closed:
             raise SnapshotError("a closed episode has no state to store")
         try:
-            state = _state_adapter(self.environment, self.state).dump_python(self.state, mode="json")
-        except (PydanticUserError, ValueError, TypeError) as error:
-            raise SnapshotError(
-                f"the state of {self.environment.name} is not plain data: {str(error).splitlines()[0]}"
-            ) from error
+            state = store_state(type(self.environment).start, self.state)
+        except StateError as error:
+            raise SnapshotError(f"the state of {self.environment.name} is not plain data: {error}") from None
         value: dict[str, Any] = {
             "environment": self.environment.name,
             "version": self.environment.version,
@@ -324,7 +388,10 @@ class Episode(Generic[StateT]):
             "state": state,
         }
         if self._exchanges is not None:
-            value["exchanges"] = _EXCHANGES.dump_python(self._exchanges, mode="json")
+            value["exchanges"] = [
+                [action if isinstance(action, str) else action.to_json(), observation.to_json()]
+                for action, observation in self._exchanges
+            ]
         return Snapshot(value)
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -334,24 +401,32 @@ class Episode(Generic[StateT]):
             SnapshotError: The snapshot belongs to another environment, version, task or seed, or is damaged.
         """
         value: Mapping[str, Any] = snapshot.value
-        mine = (self.environment.name, self.environment.version, self.task.id, self.seed)
-        theirs = tuple(value.get(key) for key in ("environment", "version", "task", "seed"))
-        if mine != theirs:
-            raise SnapshotError(f"the snapshot is of {theirs}, this episode is of {mine}")
+        mine = {
+            "environment": self.environment.name,
+            "version": self.environment.version,
+            "task": self.task.id,
+            "seed": self.seed,
+        }
+        for key, wanted in mine.items():
+            if value.get(key) != wanted:
+                raise SnapshotError(
+                    f"the snapshot is of another {key}: {value.get(key)!r}, this episode is of {wanted!r}"
+                )
         if self._closed:
             raise SnapshotError("a closed episode cannot be restored")
         try:
-            state = _state_adapter(self.environment, self.state).validate_python(value["state"])
-            exchanges = _EXCHANGES.validate_python(value.get("exchanges", []))
-            payments = [float(payment) for payment in value["payments"]]
-            ledger = Ledger(self.environment.reward, float(value["total"]), payments)
-            turn, errors = int(value["turn"]), int(value["errors"])
-            cause = None if value["cause"] is None else Cause(value["cause"])
-        except (PydanticUserError, ValidationError, ValueError, TypeError, KeyError) as error:
-            raise SnapshotError(f"the snapshot is damaged: {str(error).splitlines()[0]}") from error
-        self.state, self.turn, self._errors, self.cause, self._ledger = state, turn, errors, cause, ledger
-        if self._exchanges is not None:
-            self._exchanges = exchanges
+            books = _BOOKS.validate_python(value)
+        except ValidationError as error:
+            detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise SnapshotError(f"the snapshot is damaged: {detail['loc'][0]}: {detail['msg']}") from None
+        try:
+            state = load_state(type(self.environment).start, type(self.state), value["state"])
+        except StateError as error:
+            raise SnapshotError(f"the snapshot is damaged: state: {error}") from None
+        exchanges = None if self._exchanges is None else _read_exchanges(value.get("exchanges"))
+        self.state, self._exchanges = state, exchanges
+        self.turn, self._errors, self.cause = books.turn, books.errors, books.cause
+        self._ledger = Ledger(self.environment.reward, books.total, books.payments)
 
     def fork(self, count: int) -> list[Episode[StateT]]:
         """Return `count` independent copies of this episode.
@@ -368,14 +443,17 @@ class Episode(Generic[StateT]):
         return copies
 
 
-_EXCHANGES: TypeAdapter[list[Exchange]] = TypeAdapter(list[Exchange])
+@cache
+def _coroutine_tools(environment: type[Environment[Any]]) -> frozenset[str]:
+    return frozenset(tool.spec.name for tool in tools_of(environment) if tool.is_async)
 
 
-def _state_adapter(environment: Environment[StateT], state: StateT) -> TypeAdapter[StateT]:
-    # The annotation says more than the value (a mapping's value types); the class serves where it is missing.
-    hint = get_type_hints(type(environment).start, include_extras=True).get("return")
-    annotated = hint is not None and not isinstance(hint, TypeVar) and "Awaitable" not in str(hint)
-    return TypeAdapter(hint if annotated else type(state))
+def _read_exchanges(value: Any) -> list[Exchange]:
+    try:
+        return [Exchange(action_from_json(action), observation_from_json(seen)) for action, seen in value]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        reason = "must be a list of actions, each with its observation"
+        raise SnapshotError(f"the snapshot is damaged: exchanges: {reason}") from None
 
 
 def _unknown(name: str, tools: tuple[Tool, ...]) -> str:
@@ -384,11 +462,12 @@ def _unknown(name: str, tools: tuple[Tool, ...]) -> str:
 
 
 def _observation(output: ToolOutput) -> Observation:
-    if type(output) is str:
-        return Observation((Text(output),))
-    if isinstance(output, Observation):
-        return output
-    return Observation(tuple(cast("tuple[Block, ...]", output)))
+    if isinstance(output, str):
+        return Observation((Text(str(output)),))
+    blocks = output.blocks if isinstance(output, Observation) else tuple(output)
+    if not all(isinstance(block, Text | Image) for block in blocks):
+        raise TypeError("a tool returns text, an observation, or content blocks")
+    return output if isinstance(output, Observation) else Observation(blocks)
 
 
 def _merge(results: list[StepResult]) -> StepResult:

@@ -186,9 +186,7 @@ class Gate(_Combination[StateT]):
         threshold: The smallest total of `condition` that lets `rubric` count.
     """
 
-    def __init__(
-        self, condition: Rubric[StateT], rubric: Rubric[StateT], *, threshold: float = 1.0
-    ) -> None:
+    def __init__(self, condition: Rubric[StateT], rubric: Rubric[StateT], *, threshold: float = 1.0) -> None:
         super().__init__([condition, rubric])
         self._condition, self._rubric, self._threshold = condition, rubric, threshold
 
@@ -222,9 +220,11 @@ class Sequential(_Combination[StateT]):
 
 
 def _finite(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise ScoringError(f"component {name!r} of the rubric gave {value!r}, which is not a finite number")
-    return float(value)
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    # Anything but a number may be the answer itself, so it is not quoted.
+    given = repr(value) if isinstance(value, float) else f"a value of type {type(value).__name__}"
+    raise ScoringError(f"component {name!r} of the rubric gave {given}, which is not a finite number")
 
 
 _SLACK = 1e-9
@@ -237,8 +237,8 @@ class Ledger:
     Attributes:
         spec: The declaration.
         total: The return so far.
-        payments: What each payment added, in order. They sum to `total`: exactly for `sum` and `terminal`, up to
-            rounding for `last`, whose payments are differences.
+        payments: What each payment added, in order. Added in this order they give `total`: exactly for `sum` and
+            `terminal`, up to rounding for `last`, whose payments are differences.
     """
 
     spec: RewardSpec
@@ -254,10 +254,14 @@ class Ledger:
         value = score.total
         if not math.isfinite(value):
             raise ScoringError(f"the score {dict(score.parts)} is not finite")
-        total = self.total + value if self.spec.aggregation is Aggregation.SUM else value
-        payment = total - self.total
-        if self.spec.aggregation is not Aggregation.SUM:
+        if self.spec.aggregation is Aggregation.SUM:
+            # Not the difference of the totals, which rounding can make another number than the score.
+            total, payment = self.total + value, value
+        else:
+            total, payment = value, value - self.total
             self._check(total)
+        if not (math.isfinite(total) and math.isfinite(payment)):
+            raise ScoringError(f"the score {value!r} after the return {self.total!r} gives no finite payment")
         self.total = total
         self.payments.append(payment)
         return payment

@@ -8,7 +8,17 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -111,13 +121,18 @@ class Tool:
         Raises:
             InvalidArgumentsError: The arguments do not fit the schema; the text names each and says what is wanted.
         """
+        if type(arguments) is not dict:
+            if not isinstance(arguments, Mapping):
+                raise InvalidArgumentsError(
+                    f"Invalid arguments for {self.name}: the arguments must be an object."
+                )
+            arguments = dict(arguments)
         try:
-            checked = self.model.__pydantic_validator__.validate_python(
-                arguments if type(arguments) is dict else dict(arguments)
-            )
+            checked = self.model.__pydantic_validator__.validate_python(arguments)
         except ValidationError as error:
             raise InvalidArgumentsError(self._explain(error)) from None
-        return checked.__dict__
+        values: dict[str, Any] = checked.__dict__
+        return values
 
     def _explain(self, error: ValidationError) -> str:
         # The wording is ours, because pydantic's differs between the releases that the six frameworks pin.
@@ -140,7 +155,7 @@ class Tool:
 
 
 def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> str:
-    def inner(value: JSON) -> str:
+    def inner(value: object) -> str:
         return _describe(cast("Mapping[str, JSON]", value), definitions)
 
     match schema:
@@ -220,7 +235,9 @@ def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
     fields: dict[str, Any] = {}
     for parameter in signature[leading:]:
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-            raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} must be a plain named parameter")
+            raise ToolDefinitionError(
+                f"{place}: parameter {parameter.name!r} must be a plain named parameter"
+            )
         if parameter.name not in hints:
             raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} has no type annotation")
         annotation = hints[parameter.name]

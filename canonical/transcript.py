@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from canonical.content import JSON, ErrorCode, Message, Observation, block_from_json
+from canonical.content import JSON, Message, block_from_json, observation_from_json
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.tool import ToolCall, ToolSpec
 
@@ -104,10 +104,7 @@ def result_from_json(value: dict[str, Any]) -> StepResult:
     Raises:
         ValueError, KeyError, TypeError: The value is not a step result.
     """
-    seen = value["observation"]
-    observation = Observation(
-        tuple(block_from_json(block) for block in seen["blocks"]), ErrorCode(seen["error"]) if "error" in seen else None,
-    )
+    observation = observation_from_json(value["observation"])
     cause = Cause(value["cause"]) if "cause" in value else None
     return StepResult(
         observation, value["reward"], value["total"], cause, value.get("components", NO_COMPONENTS)
@@ -191,7 +188,9 @@ def differences(left: Transcript, right: Transcript) -> Iterator[Difference]:
     """Yield every place where two transcripts differ, in order of time; within a step the most telling piece first."""
     for piece in ("environment", "version", "task", "seed"):
         yield from _compare(None, piece, getattr(left, piece), getattr(right, piece))
-    yield from _compare(None, "prompt", [m.to_json() for m in left.prompt], [m.to_json() for m in right.prompt])
+    yield from _compare(
+        None, "prompt", [m.to_json() for m in left.prompt], [m.to_json() for m in right.prompt]
+    )
     yield from _compare(None, "tools", [t.to_json() for t in left.tools], [t.to_json() for t in right.tools])
     for index, (a, b) in enumerate(zip(left.steps, right.steps, strict=False)):
         yield from step_differences(index, a, b)
