@@ -1,0 +1,31 @@
+"""A whole report of one run, put together from its parts."""
+
+from __future__ import annotations
+
+from reports import ceilings, comparison, errors, latency, method, overview, provenance, server
+from reports.document import Report
+from reports.measurements import Measurements
+
+
+def report(measurements: Measurements) -> Report:
+    """Build the report of a run."""
+    return Report(
+        title=overview.title(measurements),
+        subtitle=overview.subtitle(measurements),
+        banners=overview.banners(measurements),
+        summary=overview.summary(measurements),
+        sections=(
+            overview.measured(measurements),
+            overview.conformance(measurements),
+            latency.one_session(measurements),
+            comparison.comparison(measurements),
+            ceilings.ceiling(measurements),
+            latency.over_sessions(measurements),
+            ceilings.load(measurements),
+            server.server(measurements),
+            comparison.costs(measurements),
+            errors.errors(measurements),
+            method.method(),
+            provenance.provenance(measurements),
+        ),
+    )
