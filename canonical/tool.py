@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -142,7 +144,7 @@ class Tool:
         properties = cast("Mapping[str, Mapping[str, JSON]]", self.spec.parameters.get("properties", {}))
         definitions = cast("Mapping[str, JSON]", self.spec.parameters.get("$defs", {}))
         reasons = []
-        for name, detail in by_argument.items():
+        for name, detail in islice(by_argument.items(), _MAX_REASONS):
             label = quote(name)
             if detail["type"] == "missing" and len(detail["loc"]) == 1:
                 reasons.append(f"{label} is required")
@@ -151,7 +153,13 @@ class Tool:
                 reasons.append(f"{label} is not an argument of this tool (its arguments: {accepted})")
             else:
                 reasons.append(f"{label} must be {_describe(properties.get(name, {}), definitions)}")
+        left = len(by_argument) - len(reasons)
+        if left:
+            reasons.append(f"and {left} more")
         return f"Invalid arguments for {self.name}: {'; '.join(reasons)}."
+
+
+_MAX_REASONS = 8
 
 
 def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> str:
@@ -162,7 +170,10 @@ def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> st
         case {"$ref": str(reference)}:
             name = reference.rpartition("/")[2]
             target = cast("Mapping[str, JSON]", definitions[name])
-            return inner(target) if "enum" in target or "const" in target else f"an object of the form {name}"
+            if "enum" in target or "const" in target:
+                return inner(target)
+            # Anything else may contain itself, so only its name is said.
+            return f"an object of the form {name}" if target.get("type") == "object" else "as its schema says"
         case {"enum": [*values]}:
             return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
         case {"const": value}:
@@ -205,6 +216,10 @@ def _limits(schema: Mapping[str, JSON]) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
+def _plain(value: JSON) -> JSON:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def collect_tools(owner: type) -> tuple[Tool, ...]:
     """Return the tools of a class, base classes first, in the order of definition.
 
@@ -214,7 +229,7 @@ def collect_tools(owner: type) -> tuple[Tool, ...]:
     functions: dict[str, Callable[..., Any]] = {}
     for base in reversed(owner.__mro__):
         for name, member in vars(base).items():
-            if getattr(member, _MARK, False):
+            if getattr(member, _MARK, False) or getattr(getattr(member, "__func__", None), _MARK, False):
                 functions[name] = member
             elif name in functions:
                 del functions[name]
@@ -223,20 +238,31 @@ def collect_tools(owner: type) -> tuple[Tool, ...]:
 
 def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
     place = f"tool {function.__qualname__}"
-    docstring = inspect.getdoc(function)
+    if not inspect.isfunction(function):
+        raise ToolDefinitionError(f"{place}: a tool must be a plain method, not a {type(function).__name__}")
+    docstring = (inspect.getdoc(function) or "").strip()
     if not docstring:
         raise ToolDefinitionError(f"{place}: the docstring is missing; it is what the model reads")
     description, argument_texts = _read_docstring(docstring)
+    if not description:
+        raise ToolDefinitionError(f"{place}: the docstring does not describe what the tool does")
     signature = list(inspect.signature(function).parameters.values())
     leading = 2  # self and the state
     if len(signature) < leading:
         raise ToolDefinitionError(f"{place}: the first two parameters must be self and the state")
-    hints = get_type_hints(function, include_extras=True)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ToolDefinitionError(f"{place}: {error} when the program runs; import it for real") from None
     fields: dict[str, Any] = {}
     for parameter in signature[leading:]:
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
             raise ToolDefinitionError(
                 f"{place}: parameter {parameter.name!r} must be a plain named parameter"
+            )
+        if parameter.name.startswith("_"):
+            raise ToolDefinitionError(
+                f"{place}: parameter {parameter.name!r} must not begin with an underscore"
             )
         if parameter.name not in hints:
             raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} has no type annotation")
@@ -251,12 +277,17 @@ def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
             f"{place}: the docstring describes {', '.join(map(repr, argument_texts))}, which the signature lacks"
         )
     try:
-        model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        with warnings.catch_warnings():
+            # An argument may be called copy or json: the model's own methods of that name are not used.
+            warnings.filterwarnings("ignore", "Field name .* shadows an attribute in parent", UserWarning)
+            model = create_model(
+                name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields
+            )
         schema = model.model_json_schema(mode="validation")
-    except (PydanticUserError, NameError) as error:
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ToolDefinitionError(f"{place}: its signature has no JSON Schema: {reason}") from error
-    clean = cast("dict[str, JSON]", _without_titles(schema))
+    clean = cast("dict[str, JSON]", _tidy(schema))
     clean.setdefault("properties", {})
     return Tool(ToolSpec(name, description, clean), function, inspect.iscoroutinefunction(function), model)
 
@@ -267,17 +298,26 @@ def _has_description(annotation: Any) -> bool:
     )
 
 
-def _without_titles(schema: Any, *, names: bool = False) -> Any:
-    # pydantic repeats every name as a title, which costs tokens and says nothing; a property *named* title stays.
-    if isinstance(schema, dict):
-        return {
-            key: _without_titles(value, names=key in {"properties", "$defs"} and not names)
-            for key, value in schema.items()
-            if names or key != "title" or not isinstance(value, str)
-        }
+_DATA = frozenset({"default", "const", "enum", "examples"})
+
+
+def _tidy(schema: Any) -> Any:
+    # pydantic repeats every name as a title, which costs tokens and says nothing. Whether a single value is also an enum,
+    # and whether a bound is 1 or 1.0, differs between its releases.
     if isinstance(schema, list):
-        return [_without_titles(item) for item in schema]
-    return schema
+        return [_tidy(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    tidy: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in {"properties", "$defs"}:
+            tidy[key] = {name: _tidy(inner) for name, inner in value.items()}
+        elif key in _DATA:
+            if key != "enum" or "const" not in schema:
+                tidy[key] = value
+        elif key != "title":
+            tidy[key] = _plain(value) if key in _LIMIT_WORDS else _tidy(value)
+    return tidy
 
 
 _SECTION = re.compile(r"^(Args|Arguments|Returns|Raises|Yields|Examples?|Notes?):\s*$")
@@ -296,6 +336,9 @@ def _read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
             section, current = heading[1], None
         elif section is None:
             description.append(line)
+        elif line.strip() and not line[0].isspace():
+            section = None
+            description.append(line)
         elif section in {"Args", "Arguments"} and line.strip():
             depth = len(line) - len(line.lstrip())
             entry = _ARGUMENT.match(line.strip())
@@ -304,5 +347,5 @@ def _read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
                 arguments[current] = entry[2].strip()
             elif current is not None:
                 arguments[current] = f"{arguments[current]} {line.strip()}".strip()
-    paragraphs = "\n".join(description).strip().split("\n\n")
+    paragraphs = re.split(r"\n\s*\n", "\n".join(description).strip())
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs), arguments
