@@ -1,0 +1,150 @@
+"""Random calls that fit the schemas of tools, for fuzzing and for environments that suggest none."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from canonical.content import JSON
+from canonical.schema import Definitions, Schema
+from canonical.tool import ToolCall, ToolSpec
+
+MAX_DEPTH = 4
+"""From which depth on only what is required is filled in, so that models that contain themselves come to an end."""
+
+_SPREAD = 100
+_LETTERS = string.ascii_lowercase
+
+
+def random_call(specs: Sequence[ToolSpec], rng: random.Random) -> ToolCall:
+    """Return a call of one of the tools with random arguments; the same generator state gives the same call.
+
+    Raises:
+        ValueError: There is no tool.
+    """
+    if not specs:
+        raise ValueError("there is no tool to call")
+    spec = rng.choice(specs)
+    return ToolCall(spec.name, random_arguments(spec, rng))
+
+
+def random_arguments(spec: ToolSpec, rng: random.Random) -> dict[str, JSON]:
+    """Return random arguments that fit a tool's schema: types, enums, bounds, lengths, and what is required.
+
+    Arguments that may be left out are left out half the time. Regular expressions, and formats other than dates, times
+    and UUIDs, are not followed: such texts fit only by chance.
+    """
+    return {**_Sampler(spec.parameters, rng).value(spec.parameters, 0)}
+
+
+class _Sampler(Definitions):
+    def __init__(self, root: Schema, rng: random.Random) -> None:
+        super().__init__(root)
+        self._rng = rng
+
+    def value(self, schema: Schema, depth: int) -> Any:
+        options = self.options(schema)
+        if depth > MAX_DEPTH:
+            options = [
+                option for option in options if option.get("type") not in {"array", "object"}
+            ] or options
+        schema = self._rng.choice(options)
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self._rng.choice([value for value in schema["enum"] if self.fits_scalar(schema, value)])
+        match schema.get("type"):
+            case "object":
+                return self._object(schema, depth)
+            case "array":
+                return self._array(schema, depth)
+            case "string":
+                return self._string(schema)
+            case "integer":
+                return int(self._multiple(schema, schema.get("multipleOf", 1)))
+            case "number":
+                return self._number(schema)
+            case "boolean":
+                return self._rng.random() < 0.5
+            case "null":
+                return None
+            case _:
+                return self._rng.choice([None, True, self._rng.randrange(_SPREAD), self._string({})])
+
+    def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
+        required = schema.get("required", ())
+        result = {
+            key: self.value(inner, depth + 1)
+            for key, inner in schema.get("properties", {}).items()
+            if key in required or (depth <= MAX_DEPTH and self._rng.random() < 0.5)
+        }
+        free = schema.get("additionalProperties")
+        least = schema.get("minProperties", 0)
+        if isinstance(free, dict) and (least or depth <= MAX_DEPTH):
+            count = least + self._rng.randrange(3)
+            while len(result) < count:
+                result[self._string({"minLength": 3})] = self.value(free, depth + 1)
+        return result
+
+    def _array(self, schema: Schema, depth: int) -> list[Any]:
+        prefix = [self.value(inner, depth + 1) for inner in schema.get("prefixItems", ())]
+        least = max(schema.get("minItems", 0), len(prefix))
+        most = min(schema.get("maxItems", least + 3), least + 3)
+        count = least if depth > MAX_DEPTH else self._rng.randint(least, max(least, most))
+        items, result = schema.get("items", {}), prefix
+        # A small enum may not have as many different values as are asked for.
+        for _ in range(20 * (count - len(prefix))):
+            if len(result) >= count:
+                break
+            item = self.value(items, depth + 1)
+            if not schema.get("uniqueItems") or item not in result:
+                result.append(item)
+        return result
+
+    def _string(self, schema: Schema) -> str:
+        number = self._rng.randrange
+        match schema.get("format"):
+            case "date":
+                return f"20{number(100):02}-{number(1, 13):02}-{number(1, 29):02}"
+            case "time":
+                return f"{number(24):02}:{number(60):02}:{number(60):02}"
+            case "date-time":
+                return f"{self._string({'format': 'date'})}T{self._string({'format': 'time'})}Z"
+            case "uuid":
+                digits = f"{self._rng.getrandbits(128):032x}"
+                return "-".join(
+                    (digits[:8], digits[8:12], f"4{digits[13:16]}", f"8{digits[17:20]}", digits[20:])
+                )
+        least = schema.get("minLength", 0)
+        most = min(schema.get("maxLength", least + 8), least + 8)
+        return "".join(self._rng.choice(_LETTERS) for _ in range(self._rng.randint(least, max(least, most))))
+
+    def _number(self, schema: Schema) -> float:
+        if "multipleOf" in schema:
+            return self._multiple(schema, schema["multipleOf"])
+        low, high = _bounds(schema)
+        # Away from the very ends, which may not be allowed themselves.
+        return float(low + (high - low) * (0.001 + 0.998 * self._rng.random()))
+
+    def _multiple(self, schema: Schema, step: float) -> float:
+        low, high = _bounds(schema)
+        least, most = int(-(-low // step)), int(high // step)
+        if least * step == schema.get("exclusiveMinimum"):
+            least += 1
+        if most * step == schema.get("exclusiveMaximum"):
+            most -= 1
+        return self._rng.randint(least, max(least, most)) * step
+
+
+def _bounds(schema: Schema) -> tuple[float, float]:
+    lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
+    highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
+    if lows and highs:
+        return max(lows), min(highs)
+    if lows:
+        return max(lows), max(lows) + _SPREAD
+    if highs:
+        return min(highs) - _SPREAD, min(highs)
+    return -_SPREAD, _SPREAD
