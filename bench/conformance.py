@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -34,8 +36,8 @@ TOUCHSTONE = str(Path(__file__).parent / "touchstone")
 _TOUCHSTONE_SHARE = 4
 WIDTH = 8
 """How many scenarios are played at the same time."""
-_LEAK_PATIENCE_S = 10.0
 _SHORTEST_SECRET = 4
+_LONG_SECRET = 8
 
 _PIECE_OF_FEATURE = {
     Feature.TOOL_SCHEMAS: "tools",
@@ -116,7 +118,7 @@ class ConformanceResult:
 class _Played:
     opened: Opened = field(default_factory=lambda: Opened((), ()))
     steps: list[TranscriptStep] = field(default_factory=list)
-    exposed: list[tuple[int, str]] = field(default_factory=list)
+    exposed: list[tuple[int, JSON]] = field(default_factory=list)
     failure: str | None = None
 
 
@@ -183,6 +185,7 @@ async def run_conformance(
     episodes: int = 200,
     seed: int = 0,
     stop_after: int = 20,
+    leak_patience_s: float = 10.0,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> ConformanceResult:
     """Play scenarios through a framework and compare every session with the reference.
@@ -194,6 +197,7 @@ async def run_conformance(
         episodes: At least how many episodes to play in it.
         seed: Seed of the fuzzer.
         stop_after: Stop when this many divergences were found.
+        leak_patience_s: How long the server may take to free what was closed, in seconds.
         on_progress: Called with the episodes played and planned.
 
     Raises:
@@ -218,12 +222,12 @@ async def run_conformance(
             host, driver, name, ignored, result, stop_after, lambda: on_progress(result.episodes, planned)
         )
         digest.update((await play.all(plan)).encode("ascii"))
-    leaked = await _leaked(host, before)
+    leaked = await _leaked(host, before, leak_patience_s)
     if leaked:
         result.divergences.append(
             Divergence(
                 "after all scenarios: closed sessions free everything", "(all)", None, "open sessions on the server",
-                "0 more than before", f"{leaked} more than before, {_LEAK_PATIENCE_S:g} s after the last close",
+                "0 more than before", f"{leaked} more than before, {leak_patience_s:g} s after the last close",
             )
         )  # fmt: skip
     result.digest = digest.hexdigest()
@@ -292,8 +296,8 @@ def _first(group: BaseExceptionGroup[WorkerError]) -> WorkerError:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _leaked(host: Worker, before: int) -> int:
-    patience = time.monotonic() + _LEAK_PATIENCE_S
+async def _leaked(host: Worker, before: int, patience_s: float) -> int:
+    patience = time.monotonic() + patience_s
     while True:
         leaked = (await host.observe()).open_sessions - before
         if leaked <= 0 or time.monotonic() > patience:
@@ -331,8 +335,7 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
             case "step" if operation.action is not None:
                 played.steps.append(TranscriptStep(operation.action, await session.step(operation.action)))
             case "expose":
-                state = json.dumps(await session.public_state(), ensure_ascii=False)
-                played.exposed.append((len(played.steps), state))
+                played.exposed.append((len(played.steps), await session.public_state()))
             case _:
                 await session.close()
     except WorkerDied:
@@ -398,8 +401,8 @@ def _compare(
         elif mine.failure is not None:
             yield Divergence(what, session, len(mine.steps), "session", "goes on", mine.failure)
         task = environment.tasks().get(reference.task)
-        for after, text in mine.exposed:
-            leak = _leak(task, reference, after, text)
+        for after, state in mine.exposed:
+            leak = _leak(task, reference, after, state)
             if leak is not None:
                 yield Divergence(what, session, after, "secret", "no secret in what a client can read", leak)
 
@@ -410,17 +413,26 @@ def _action_at(transcript: Transcript, difference: Difference) -> str:
     return json.dumps(transcript.steps[difference.step].to_json()["action"], ensure_ascii=True)
 
 
-def _leak(task: Task, reference: Transcript, after: int, text: str) -> str | None:
-    """Return what is wrong when a text shows a secret that, after so many steps, the agent had not written itself."""
-    if after and reference.steps[after - 1].result.cause is not None:
+def _leak(task: Task, reference: Transcript, after: int, state: JSON) -> str | None:
+    """Return what is wrong when a client can read a secret that neither the rules nor the agent had named by then."""
+    steps = reference.steps[:after]
+    if steps and steps[-1].result.cause is not None:
         return None
-    known = json.dumps(
-        [step.to_json()["action"] for step in reference.steps[:after]], ensure_ascii=False
-    ).lower()
+    public = json.loads(dataclasses.replace(reference, steps=steps).to_line())
+    said = "\n".join(_texts(public))
     for secret in _texts(dict(task.secret)):
-        if len(secret) >= _SHORTEST_SECRET and secret.lower() in text.lower() and secret.lower() not in known:
-            return f"the secret {secret!r} stands in {_cut(text)}"
+        if len(secret) < _SHORTEST_SECRET or _names(secret, said):
+            continue
+        told = next((text for text in _texts(state) if _names(secret, text)), None)
+        if told is not None:
+            return f"the secret {secret!r} stands in {_cut(told)!r}"
     return None
+
+
+def _names(secret: str, text: str) -> bool:
+    # A short secret may be part of any word or identifier; only standing alone does it say something.
+    edge = r"\b" if len(secret) < _LONG_SECRET else ""
+    return re.search(f"{edge}{re.escape(secret)}{edge}", text, re.IGNORECASE) is not None
 
 
 def _texts(value: JSON) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import time
 from collections.abc import Callable
@@ -59,11 +60,10 @@ def apply_workload(environment: Environment[Any], workload: Workload) -> Environ
         return environment
     paced = tuple(_paced(tool, workload) for tool in environment.tools)
     base = type(environment)
-    subclass = type(
-        base.__name__, (base,), {"tools": property(lambda _self: paced), "__module__": base.__module__}
-    )
-    instance = subclass.__new__(subclass)
-    instance.__dict__.update(environment.__dict__)
+    members = {"tools": property(lambda _self: paced), "__module__": base.__module__}
+    # Attributes are copied, not made again, because the constructor may have had arguments that nobody kept.
+    instance: Environment[Any] = copy.copy(environment)
+    object.__setattr__(instance, "__class__", type(base.__name__, (base,), members))
     return instance
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,7 @@ def run_load(
     python: str = sys.executable,
     timeout_s: float | None = None,
     on_progress: Callable[[LoadProgress], None] | None = None,
+    stop: threading.Event | None = None,
 ) -> LoadResult:
     """Carry out a plan in processes of their own and return what they measured.
 
@@ -137,6 +139,7 @@ def run_load(
         python: Interpreter with locust that runs the generators.
         timeout_s: Seconds after which everything is stopped; by default the plan's time limit and a minute more.
         on_progress: Called as often as there is news.
+        stop: Ends the run early when it is set, from any thread; what was measured is read as usual.
 
     Returns:
         The result, also when sessions failed, the time limit was hit, or the generator was interrupted: see
@@ -158,7 +161,7 @@ def run_load(
     patience = plan.time_limit_s + START_UP_S if timeout_s is None else timeout_s
     generator, lease = _start(python, own)
     try:
-        in_time = _follow(generator, out, time.monotonic() + patience, on_progress)
+        in_time = _follow(generator, out, time.monotonic() + patience, on_progress, stop)
     finally:
         _end(generator)
         os.close(lease)
@@ -254,8 +257,9 @@ def _follow(
     out: Path,
     deadline: float,
     on_progress: Callable[[LoadProgress], None] | None,
+    stop: threading.Event | None,
 ) -> bool:
-    """Tell progress until the generator ends; return whether it did before the deadline."""
+    """Tell progress until the generator ends or is to stop; return whether it ended before the deadline."""
     told = None
     while True:
         ended = _has_ended(generator)
@@ -263,6 +267,8 @@ def _follow(
         if on_progress and progress and progress != told:
             told = progress
             on_progress(progress)
+        if stop is not None and stop.is_set():
+            return True
         if ended or time.monotonic() > deadline:
             return ended
         time.sleep(POLL_S)

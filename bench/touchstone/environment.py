@@ -99,11 +99,15 @@ class Touchstone(Environment[Table]):
         """Return two messages that show the task's label and the first roll."""
         return [
             Message("system", (Text("You sit at a table."),)),
-            Message("user", (Text(f"This is {task.inputs['label']}."), Text(f"The die shows {state.rolled}."))),
+            Message(
+                "user", (Text(f"This is {task.inputs['label']}."), Text(f"The die shows {state.rolled}."))
+            ),
         ]
 
     @tool
-    def roll(self, state: Table, sides: Annotated[int, Field(ge=2, le=32)] = 6, times: Literal[1, 2, 3] = 1) -> str:
+    def roll(
+        self, state: Table, sides: Annotated[int, Field(ge=2, le=32)] = 6, times: Literal[1, 2, 3] = 1
+    ) -> str:
         """Roll dice.
 
         Args:
@@ -217,7 +221,11 @@ class Touchstone(Environment[Table]):
 
     def oracle(self, task: Task) -> Iterable[ToolCall]:
         """Return two rolls, one with defaults only, and the answer."""
-        return (ToolCall("roll", {}), ToolCall("roll", {"times": 2}), ToolCall("answer", {"code": task.secret["code"]}))
+        return (
+            ToolCall("roll", {}),
+            ToolCall("roll", {"times": 2}),
+            ToolCall("answer", {"code": task.secret["code"]}),
+        )
 
 
 @cache

@@ -17,6 +17,7 @@ from canonical.task import Task
 from canonical.tool import Tool, ToolCall
 
 _BATCH = 200
+_WEIGHED = 50
 
 
 def measure_cost(request: protocol.Cost) -> protocol.Costed:
@@ -46,7 +47,7 @@ def measure_cost(request: protocol.Cost) -> protocol.Costed:
         seq=request.seq,
         step_ns=step_ns,
         bare_ns=bare_ns,
-        live_bytes=[_weigh(environment, task, calls) for _ in range(5)],
+        live_bytes=[_weigh(environment, task, calls) for _ in range(6)],
     )
 
 
@@ -88,7 +89,7 @@ def _weigh(environment: Environment[Any], task: Task, calls: list[ToolCall]) -> 
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        episodes = [Episode.open(environment, task) for _ in range(_BATCH)]
+        episodes = [Episode.open(environment, task) for _ in range(_WEIGHED)]
         heaviest = 0
         for call in (None, *calls):
             if call is not None:
@@ -103,7 +104,7 @@ def _weigh(environment: Environment[Any], task: Task, calls: list[ToolCall]) -> 
             episode.close()
     finally:
         tracemalloc.stop()
-    return heaviest / _BATCH
+    return heaviest / _WEIGHED
 
 
 def _copy(value: Any) -> Any:

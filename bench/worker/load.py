@@ -65,7 +65,9 @@ class _Run:
         if status is Status.OK:
             error = fault_of(cast("ResultT", result))
             status = Status.OK if error is None else Status.WRONG
-        self.columns.append(session, seq, phase, session - self.plan.first < self.plan.warmup, start, start, ns, status, error)
+        self.columns.append(
+            session, seq, phase, session - self.plan.first < self.plan.warmup, start, start, ns, status, error
+        )
         if status in {Status.TIMEOUT, Status.ERROR}:
             raise _Abandon
         return cast("ResultT", result)
@@ -83,7 +85,7 @@ class _Run:
             self.peak_open = max(self.peak_open, self.open_now)
             try:
                 await self.operation(session, 1, Phase.RESET, live.open(script.task, script.seed))
-                expected = script.expected or [None] * len(actions)
+                expected: Sequence[protocol.Expected | None] = script.expected or [None] * len(actions)
                 is_right = await self._steps(session, live, actions, expected)
                 await self.operation(session, 2 + len(actions), Phase.CLOSE, live.close())
                 self.succeeded += is_right

@@ -32,13 +32,14 @@ class RequestError(ValueError):
 
 
 def load_adapter(name: str) -> Adapter[Any]:
-    """Return the adapter of a folder name (`openenv`) or of a dotted module that holds `ADAPTER`.
+    """Return the adapter of a folder name, of a dotted module with an `ADAPTER`, or of `module:key` in its `ADAPTERS`.
 
     Raises:
         ModuleNotFoundError: The module, or the framework that it needs, is not installed.
     """
-    module = name if "." in name else f"adapters.{name}.adapter"
-    adapter: Adapter[Any] = importlib.import_module(module).ADAPTER
+    path, _, key = name.partition(":")
+    module = importlib.import_module(path if "." in path else f"adapters.{path}.adapter")
+    adapter: Adapter[Any] = module.ADAPTERS[key] if key else module.ADAPTER
     return adapter
 
 
@@ -164,7 +165,9 @@ Send = Callable[[protocol.Reply], None]
 def main(arguments: list[str], wire: TextIO) -> int:
     """Run a worker until its stdin ends."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker")
-    parser.add_argument("--adapter", required=True, help="folder name under adapters/, or a dotted module")
+    parser.add_argument(
+        "--adapter", required=True, help="folder name under adapters/, a dotted module, or module:key"
+    )
     options = parser.parse_args(arguments)
     asyncio.run(Service(options.adapter, wire).run())
     return 0

@@ -1,0 +1,220 @@
+"""What all parts of a benchmark share: the request, the scripts, and the run that is being written."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from bench import protocol
+from bench.client import Worker, WorkerError
+from bench.plan import Plan
+from bench.progress import OnProgress
+from bench.records import Cell, CellStatus, Note, RunWriter, Subject
+from bench.samples import SampleColumns
+from bench.server import Server
+from bench.stacks import ROOT, Stack
+from bench.workloads import Workload, play_unfinished
+from canonical.environment import Environment
+
+_ANSWER_TIMEOUT_S = 60.0
+_LOAD_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Say what to measure and where to keep it.
+
+    Attributes:
+        stack: The framework release.
+        environment: Name or path of the environment.
+        plan: How much to measure.
+        folder: Where records and samples go; it must not hold a run yet.
+        arguments: The command as it was given, for the record.
+        seed: Seed of the fuzzer and of the order of the pairs.
+    """
+
+    stack: Stack
+    environment: str
+    plan: Plan
+    folder: Path
+    arguments: tuple[str, ...]
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Recording:
+    """Hold a benchmark that is going on.
+
+    Attributes:
+        request: What was asked for.
+        writer: The run being written.
+        driver: The worker with the framework's own client.
+        scripts: What load sessions play.
+        on_progress: Hears how far each part has come.
+        status: What cells end with when nothing goes wrong: `ok`, or `unverified` after a failed conformance run.
+        rng: Decides the order of the pairs.
+    """
+
+    request: Request
+    writer: RunWriter
+    driver: Worker
+    scripts: list[protocol.Script]
+    on_progress: OnProgress
+    status: CellStatus = "ok"
+    rng: random.Random = field(init=False)
+    _orders: count[int] = field(default_factory=count)
+    _disturbances: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.request.seed)  # noqa: S311 - the order must be reproducible
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self.request.plan
+
+    @property
+    def reason(self) -> str | None:
+        """Why cells do not end with `ok`, or None when they do."""
+        return "the conformance run before it did not pass" if self.status == "unverified" else None
+
+    @property
+    def baseline_module(self) -> str | None:
+        """The module of the hand-written environment of this framework, or None when there is none."""
+        adapter = self.request.stack.adapter
+        folder = ROOT / "bench" / "baselines" / adapter
+        is_there = (folder / "baseline.py").is_file() and (
+            folder / f"{self.request.environment}.py"
+        ).is_file()
+        return f"bench.baselines.{adapter}.baseline" if is_there else None
+
+    def begin(
+        self,
+        cell: str,
+        *,
+        server: Server,
+        workload: Workload,
+        engine: Literal["client", "locust"],
+        subject: Subject = "compiled",
+        sessions: int = 1,
+        repetition: int = 0,
+    ) -> None:
+        """Record that a cell begins."""
+        self.writer.write(
+            Cell(
+                id=cell,
+                adapter=self.request.stack.adapter,
+                subject=subject,
+                workload=workload_record(workload),
+                sessions=sessions,
+                repetition=repetition,
+                engine=engine,
+                server=server.settings,
+                order=next(self._orders),
+            )
+        )
+
+    def disturbed(self, sentences: Sequence[str]) -> None:
+        """Remember what others did to the machine during a cell."""
+        self._disturbances.update(sentences)
+
+    def conclude(self) -> None:
+        """Record what a reader must know about the circumstances."""
+        for sentence, cells in self._disturbances.items():
+            where = "one cell" if cells == 1 else f"{cells} cells"
+            self.writer.write(Note(text=f"{sentence} (during {where})"))
+
+    async def load(
+        self,
+        server: Server,
+        workload: Workload,
+        on_samples: Callable[[SampleColumns], None],
+        *,
+        client: Worker | None = None,
+        sessions: int,
+        first: int = 0,
+        warmup: int = 0,
+        is_checked: bool = True,
+    ) -> protocol.Loaded:
+        """Play scripts with the framework's own client, one session after the other.
+
+        Args:
+            server: The server to play against.
+            workload: Shape of the episodes.
+            on_samples: Hears every batch of samples.
+            client: The worker to play with; the driver when left out.
+            sessions: How many sessions to play.
+            first: Number of the first session.
+            warmup: How many sessions at the beginning are kept apart.
+            is_checked: Whether each answer must equal the reference's.
+
+        Raises:
+            WorkerError: The client broke down.
+        """
+        scripts = shorten(self.scripts, workload.turns)
+        if not is_checked:
+            scripts = [script.model_copy(update={"expected": None}) for script in scripts]
+        return await (client or self.driver).request(
+            protocol.Loaded,
+            lambda seq: protocol.Load(
+                seq=seq,
+                environment=self.request.environment,
+                url=server.url,
+                workload=workload,
+                sessions=sessions,
+                first=first,
+                concurrency=1,
+                warmup=warmup,
+                scripts=scripts,
+                timeout_s=_ANSWER_TIMEOUT_S,
+            ),
+            timeout_s=_LOAD_TIMEOUT_S,
+            on_samples=on_samples,
+        )
+
+
+def workload_record(workload: Workload) -> dict[str, Any]:
+    """Return a workload as it goes into a record."""
+    return {**workload.model_dump(), "arrival": "closed"}
+
+
+async def make_scripts(environment: Environment[Any], plan: Plan) -> list[protocol.Script]:
+    """Return the scripts of a plan: calls on tasks from the whole task set, with the reference's answers.
+
+    Raises:
+        WorkerError: The environment has no episodes as long as the plan needs them.
+    """
+    tasks = list(environment.tasks())
+    turns = max(plan.latency_turns, plan.held.turns)
+    number = min(plan.scripts, len(tasks))
+    scripts = []
+    for index in range(number):
+        task = tasks[index * len(tasks) // number]
+        played = await play_unfinished(environment, task, seed=index, turns=turns)
+        if len(played) < turns:
+            raise WorkerError(
+                f"{environment.name} offers no {turns} calls on task {task.id} that leave the episode going, "
+                "as this plan needs them"
+            )
+        expected = [
+            protocol.Expected(
+                text=result.observation.text, reward=result.reward, ended=result.cause is not None
+            )
+            for _, result in played
+        ]
+        calls = [call.to_json() for call, _ in played]
+        scripts.append(protocol.Script(task=task.id, seed=index, calls=calls, expected=expected))
+    return scripts
+
+
+def shorten(scripts: Sequence[protocol.Script], turns: int) -> list[protocol.Script]:
+    """Return the scripts with their first `turns` calls only."""
+    return [
+        script.model_copy(update={"calls": script.calls[:turns], "expected": (script.expected or [])[:turns]})
+        for script in scripts
+    ]
