@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any, cast
+import string
+from collections.abc import Sequence
+from typing import Any
 
 from canonical.content import JSON
 from canonical.environment import Environment
+from canonical.schema import Definitions, Schema
 from canonical.task import Task
 from canonical.tool import ToolCall, ToolSpec
 
-_WORDS = ("alpha", "beta", "gamma", "delta", "42", "", "two words", "\u00e9t\u00e9", "line\nbreak")
-_DEEPEST = 4
-_WIDEST = 3
+MAX_DEPTH = 4
+"""From which depth on only what is required is filled in, so that models that contain themselves come to an end."""
+
+_SPREAD = 100
+_WORDS = ("alpha", "beta", "42", "", "two words", "\u00e9t\u00e9", "line\nbreak")
 
 
 def random_call(environment: Environment[Any], task: Task, rng: random.Random) -> ToolCall:
@@ -22,7 +26,7 @@ def random_call(environment: Environment[Any], task: Task, rng: random.Random) -
     return hinted if hinted is not None else sample_call([tool.spec for tool in environment.tools], rng)
 
 
-def sample_call(specs: list[ToolSpec], rng: random.Random) -> ToolCall:
+def sample_call(specs: Sequence[ToolSpec], rng: random.Random) -> ToolCall:
     """Return a random call of one of the tools, with arguments that fit its schema.
 
     Raises:
@@ -31,96 +35,130 @@ def sample_call(specs: list[ToolSpec], rng: random.Random) -> ToolCall:
     if not specs:
         raise ValueError("there is no tool to call")
     spec = rng.choice(specs)
-    definitions = cast("Mapping[str, JSON]", spec.parameters.get("$defs", {}))
-    return ToolCall(spec.name, cast("Mapping[str, JSON]", _sample(spec.parameters, definitions, rng, 0)))
+    return ToolCall(spec.name, sample_arguments(spec, rng))
 
 
-def _sample(  # noqa: PLR0911 - one branch for each kind of schema
-    schema: Mapping[str, Any], definitions: Mapping[str, Any], rng: random.Random, depth: int
-) -> JSON:
-    def inner(value: Any) -> JSON:
-        return _sample(value, definitions, rng, depth + 1)
+def sample_arguments(spec: ToolSpec, rng: random.Random) -> dict[str, JSON]:
+    """Return random arguments that fit a tool's schema: types, enums, bounds, lengths, and what is required.
 
-    if "$ref" in schema:
-        return _sample(definitions[schema["$ref"].rpartition("/")[2]], definitions, rng, depth)
-    if "const" in schema:
-        return cast("JSON", schema["const"])
-    if "enum" in schema:
-        return cast("JSON", rng.choice(schema["enum"]))
-    if schema.get("examples") and rng.random() < 0.5:
-        return cast("JSON", rng.choice(schema["examples"]))
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if options:
-        # Deep down the simplest option ends a recursive model.
-        simple = [option for option in options if option.get("type") == "null"]
-        return inner(simple[0] if simple and depth >= _DEEPEST else rng.choice(options))
-    if schema.get("allOf"):
-        return inner(schema["allOf"][0])
-    match schema.get("type"):
-        case "object":
-            return _sample_object(schema, definitions, rng, depth)
-        case "array":
-            low = schema.get("minItems", 0)
-            high = min(schema.get("maxItems", low + _WIDEST), low + _WIDEST)
-            count = low if depth >= _DEEPEST else rng.randint(low, high)
-            return [inner(schema.get("items", {})) for _ in range(count)]
-        case "integer":
-            return _sample_integer(schema, rng)
-        case "number":
-            low, high = _bounds(schema, 0.0, 1.0)
-            return round(rng.uniform(low, high), 3) if high - low > 0.01 else low
-        case "boolean":
-            return rng.random() < 0.5
-        case "null":
-            return None
-        case _:
-            return _sample_text(schema, rng)
+    Arguments that may be left out are left out half the time. Regular expressions, and formats other than dates, times
+    and UUIDs, are not followed: such texts fit only by chance, or where the schema lists examples.
+    """
+    return {**_Sampler(spec.parameters, rng).value(spec.parameters, 0)}
 
 
-def _sample_object(
-    schema: Mapping[str, Any], definitions: Mapping[str, Any], rng: random.Random, depth: int
-) -> dict[str, JSON]:
-    required = set(schema.get("required", ()))
-    value: dict[str, JSON] = {
-        name: _sample(inner, definitions, rng, depth + 1)
-        for name, inner in schema.get("properties", {}).items()
-        if name in required or (depth < _DEEPEST and rng.random() < 0.5)
-    }
-    extra = schema.get("additionalProperties")
-    if isinstance(extra, Mapping) and depth < _DEEPEST:
-        for index in range(rng.randint(0, 2)):
-            value[f"key{index}"] = _sample(extra, definitions, rng, depth + 1)
-    return value
+class _Sampler(Definitions):
+    def __init__(self, root: Schema, rng: random.Random) -> None:
+        super().__init__(root)
+        self._rng = rng
+
+    def value(self, schema: Schema, depth: int) -> Any:
+        options = self.options(schema)
+        if depth > MAX_DEPTH:
+            options = [
+                option for option in options if option.get("type") not in {"array", "object"}
+            ] or options
+        schema = self._rng.choice(options)
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self._rng.choice([one for one in schema["enum"] if self.fits_scalar(schema, one)])
+        if schema.get("examples") and self._rng.random() < 0.5:
+            return self._rng.choice(schema["examples"])
+        match schema.get("type"):
+            case "object":
+                return self._object(schema, depth)
+            case "array":
+                return self._array(schema, depth)
+            case "string":
+                return self._string(schema)
+            case "integer":
+                return int(self._multiple(schema, schema.get("multipleOf", 1)))
+            case "number":
+                return self._number(schema)
+            case "boolean":
+                return self._rng.random() < 0.5
+            case "null":
+                return None
+            case _:
+                return self._rng.choice([None, True, self._rng.randrange(_SPREAD), self._string({})])
+
+    def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
+        required = schema.get("required", ())
+        result = {
+            key: self.value(inner, depth + 1)
+            for key, inner in schema.get("properties", {}).items()
+            if key in required or (depth <= MAX_DEPTH and self._rng.random() < 0.5)
+        }
+        free = schema.get("additionalProperties")
+        least = schema.get("minProperties", 0)
+        if isinstance(free, dict) and (least or depth <= MAX_DEPTH):
+            count = least + self._rng.randrange(3)
+            while len(result) < count:
+                result[self._string({"minLength": 3})] = self.value(free, depth + 1)
+        return result
+
+    def _array(self, schema: Schema, depth: int) -> list[Any]:
+        prefix = [self.value(inner, depth + 1) for inner in schema.get("prefixItems", ())]
+        least = max(schema.get("minItems", 0), len(prefix))
+        most = min(schema.get("maxItems", least + 3), least + 3)
+        count = least if depth > MAX_DEPTH else self._rng.randint(least, max(least, most))
+        items, result = schema.get("items", {}), prefix
+        # A small enum may not have as many different values as are asked for.
+        for _ in range(20 * (count - len(prefix))):
+            if len(result) >= count:
+                break
+            item = self.value(items, depth + 1)
+            if not schema.get("uniqueItems") or item not in result:
+                result.append(item)
+        return result
+
+    def _string(self, schema: Schema) -> str:
+        number = self._rng.randrange
+        match schema.get("format"):
+            case "date":
+                return f"20{number(100):02}-{number(1, 13):02}-{number(1, 29):02}"
+            case "time":
+                return f"{number(24):02}:{number(60):02}:{number(60):02}"
+            case "date-time":
+                return f"{self._string({'format': 'date'})}T{self._string({'format': 'time'})}Z"
+            case "uuid":
+                digits = f"{self._rng.getrandbits(128):032x}"
+                return "-".join(
+                    (digits[:8], digits[8:12], f"4{digits[13:16]}", f"8{digits[17:20]}", digits[20:])
+                )
+        least = schema.get("minLength", 0)
+        most = min(schema.get("maxLength", least + 8), least + 8)
+        word = self._rng.choice(_WORDS)
+        if self._rng.random() < 0.5 and least <= len(word) <= schema.get("maxLength", len(word)):
+            return word
+        length = self._rng.randint(least, max(least, most))
+        return "".join(self._rng.choice(string.ascii_lowercase) for _ in range(length))
+
+    def _number(self, schema: Schema) -> float:
+        if "multipleOf" in schema:
+            return self._multiple(schema, schema["multipleOf"])
+        low, high = _bounds(schema)
+        # Away from the very ends, which may not be allowed themselves.
+        return float(low + (high - low) * (0.001 + 0.998 * self._rng.random()))
+
+    def _multiple(self, schema: Schema, step: float) -> float:
+        low, high = _bounds(schema)
+        least, most = int(-(-low // step)), int(high // step)
+        if least * step == schema.get("exclusiveMinimum"):
+            least += 1
+        if most * step == schema.get("exclusiveMaximum"):
+            most -= 1
+        return self._rng.randint(least, max(least, most)) * step
 
 
-def _bounds(schema: Mapping[str, Any], low: float, width: float) -> tuple[float, float]:
-    least = schema.get("minimum", schema.get("exclusiveMinimum"))
-    most = schema.get("maximum", schema.get("exclusiveMaximum"))
-    if least is None:
-        least = low if most is None else most - width
-    if most is None:
-        most = max(least, low) + width
-    if "exclusiveMinimum" in schema:
-        least += min(0.001, (most - least) / 3)
-    if "exclusiveMaximum" in schema:
-        most -= min(0.001, (most - least) / 3)
-    return least, most
-
-
-def _sample_integer(schema: Mapping[str, Any], rng: random.Random) -> int:
-    least = schema.get("minimum", schema["exclusiveMinimum"] + 1 if "exclusiveMinimum" in schema else None)
-    most = schema.get("maximum", schema["exclusiveMaximum"] - 1 if "exclusiveMaximum" in schema else None)
-    if least is None:
-        least = 0 if most is None else most - 10
-    if most is None:
-        most = max(least, 0) + 10
-    step = schema.get("multipleOf", 1)
-    first = -(-least // step)
-    return int(step * rng.randint(int(first), max(int(first), int(most // step))))
-
-
-def _sample_text(schema: Mapping[str, Any], rng: random.Random) -> str:
-    text = rng.choice(_WORDS)
-    low = schema.get("minLength", 0)
-    text = text.ljust(low, "x")
-    return text[: schema["maxLength"]] if "maxLength" in schema else text
+def _bounds(schema: Schema) -> tuple[float, float]:
+    lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
+    highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
+    if lows and highs:
+        return max(lows), min(highs)
+    if lows:
+        return max(lows), max(lows) + _SPREAD
+    if highs:
+        return min(highs) - _SPREAD, min(highs)
+    return -_SPREAD, _SPREAD

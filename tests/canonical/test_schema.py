@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 from pydantic.json_schema import PydanticJsonSchemaWarning
 
-from canonical.random_calls import random_arguments, random_call
+from canonical.sampling import sample_arguments, sample_call
 from canonical.schema import (
     SchemaDialect,
     SchemaDialectError,
@@ -175,7 +175,7 @@ def test_whatever_fits_the_schema_of_a_dialect_is_accepted_by_the_tool(case, see
     made, _ = case
     for dialect in (STRICT, SchemaDialect.MCP):
         parameters = strict_schema(made) if dialect is STRICT else made.spec.parameters
-        arguments = random_arguments(ToolSpec("act", "Act.", parameters), random.Random(seed))
+        arguments = sample_arguments(ToolSpec("act", "Act.", parameters), random.Random(seed))
         assume("pattern" not in json.dumps(parameters))  # random texts follow no pattern
         assert violations(arguments, parameters) == []
         read = read_arguments(made.spec, dialect, arguments)
@@ -437,7 +437,7 @@ def test_tools_are_listed_in_order():
 @given(tools_with_arguments(), st.integers())
 def test_random_arguments_depend_on_nothing_but_the_generator(case, seed):
     spec = case[0].spec
-    assert random_call([spec], random.Random(seed)) == random_call([spec], random.Random(seed))
+    assert sample_call([spec], random.Random(seed)) == sample_call([spec], random.Random(seed))
 
 
 @given(st.integers(0, 2**32))
@@ -470,22 +470,22 @@ def test_random_arguments_keep_every_limit(seed):
         "required": ["even", "huge", "low", "ratio", "step", "word", "pair", "free", "day", "when", "id"],
         "additionalProperties": False,
     }
-    arguments = random_arguments(ToolSpec("act", "Act.", schema), random.Random(seed))
+    arguments = sample_arguments(ToolSpec("act", "Act.", schema), random.Random(seed))
     assert violations(arguments, schema) == []
 
 
 def test_random_arguments_of_models_that_contain_themselves_come_to_an_end():
     spec = tool_of(tree=Node, twigs=list[Fork | Twig]).spec
     for seed in range(50):
-        assert violations(random_arguments(spec, random.Random(seed)), dict(spec.parameters)) == []
+        assert violations(sample_arguments(spec, random.Random(seed)), dict(spec.parameters)) == []
 
 
 def test_random_arguments_leave_optional_ones_out_and_fill_them_in():
     spec = tool_of(a=(int, 1)).spec
-    seen = {"a" in random_arguments(spec, random.Random(seed)) for seed in range(20)}
+    seen = {"a" in sample_arguments(spec, random.Random(seed)) for seed in range(20)}
     assert seen == {True, False}
 
 
 def test_a_random_call_needs_a_tool():
     with pytest.raises(ValueError, match="no tool"):
-        random_call([], random.Random(0))
+        sample_call([], random.Random(0))
