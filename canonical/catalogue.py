@@ -34,13 +34,18 @@ def load_environment(source: str) -> Environment[Any]:
         UnknownEnvironmentError: There is no such environment, or the file does not define exactly one.
     """
     if source in environment_names():
-        return _only_environment(importlib.import_module(f"canonical.environments.{source}.environment"), source)
+        return _only_environment(
+            importlib.import_module(f"canonical.environments.{source}.environment"), source
+        )
     path = Path(source)
-    if path.is_dir():
-        path = path / "environment.py"
-    if not path.is_file():
+    try:
+        path = path / "environment.py" if path.is_dir() else path
+        is_there = path.is_file()
+    except OSError:  # a name that the file system does not take
+        is_there = False
+    if not is_there:
         raise UnknownEnvironmentError(
-            f"there is no environment {source!r}; the catalogue has {', '.join(environment_names())}, "
+            f"there is no environment {source!r:.200}; the catalogue has {', '.join(environment_names())}, "
             "and a path to an environment.py is accepted too"
         )
     return _only_environment(_import_file(path.resolve()), source)
@@ -76,9 +81,11 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UnknownEnvironmentError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UnknownEnvironmentError(
+            f"{path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     return module
 
 
@@ -93,10 +100,12 @@ def _only_environment(module: ModuleType, source: str) -> Environment[Any]:
     ]
     if len(classes) != 1:
         found = ", ".join(cls.__name__ for cls in classes) or "none"
-        raise UnknownEnvironmentError(f"{source} must define exactly one Environment class; it defines {found}")
+        raise UnknownEnvironmentError(
+            f"{source} must define exactly one Environment class; it defines {found}"
+        )
     try:
         environment: Environment[Any] = classes[0]()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnknownEnvironmentError(
             f"{source}: {classes[0].__name__}() cannot be made: {type(error).__name__}: {error}"
         ) from error

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from canonical.content import JSON
+from canonical.strict_json import InvalidJSONError, read_json
 
 _NOTHING: Mapping[str, JSON] = MappingProxyType({})
 
@@ -131,7 +132,7 @@ class TaskSet:
                 row = {"id": task.id, "inputs": dict(task.inputs), "secret": dict(task.secret)}
                 digest.update(json.dumps(row, sort_keys=True, separators=(",", ":")).encode())
                 if task.folder is not None:
-                    for path in sorted(p for p in task.folder.rglob("*") if p.is_file()):
+                    for path in _files(task.folder):
                         digest.update(path.relative_to(task.folder).as_posix().encode())
                         digest.update(hashlib.sha256(path.read_bytes()).digest())
                 digest.update(b"\n")
@@ -145,10 +146,7 @@ class TaskSet:
         Raises:
             TaskLoadError: The file cannot be read, or a row is not a task; the error names file, line and reason.
         """
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise TaskLoadError(path, f"cannot be read: {error}") from error
+        lines = _read(path).split("\n")
         tasks: list[Task] = []
         seen: dict[str, int] = {}
         for number, line in enumerate(lines, start=1):
@@ -170,24 +168,49 @@ class TaskSet:
         `task.yaml` holds the public inputs as a mapping. `weights.json` maps each hidden test to its weight and
         becomes the secret `weights`; the files under `tests/` are secret too and stay in the bundle's folder.
 
+        Folders whose names begin with a dot or an underscore are no bundles.
+
         Raises:
             TaskLoadError: A bundle is incomplete or malformed; the error names the file and the reason.
         """
         if not folder.is_dir():
             raise TaskLoadError(folder, "is not a folder")
-        bundles = sorted(path for path in folder.glob("*/*") if path.is_dir())
+        bundles = sorted(path for path in folder.glob("[!._]*/[!._]*") if path.is_dir())
         if not bundles:
             raise TaskLoadError(folder, "holds no bundle; expected <split>/<name>/task.yaml")
         return cls(_task_of_bundle(bundle) for bundle in bundles)
 
 
-def _task_of_row(path: Path, number: int, line: str) -> Task:
+def _files(folder: Path) -> list[Path]:
+    # Python leaves compiled files beside the tests that it has run; they are no part of a task.
+    return sorted(
+        p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.relative_to(folder).parts
+    )
+
+
+def _read(path: Path) -> str:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TaskLoadError(path, f"is not JSON: {error.msg} at column {error.colno}", number) from error
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskLoadError(path, f"cannot be read: {error}") from error
+    if text.startswith("\ufeff"):
+        raise TaskLoadError(path, "begins with a byte order mark; save it as UTF-8 without one", 1)
+    return text
+
+
+def _parse(path: Path, text: str, first_line: int) -> JSON:
+    try:
+        return read_json(text)
+    except InvalidJSONError as error:
+        line = first_line + text.count("\n", 0, error.position)
+        column = error.position - text.rfind("\n", 0, error.position)
+        raise TaskLoadError(path, f"is not JSON: {error.reason} at column {column}", line) from None
+
+
+def _task_of_row(path: Path, number: int, line: str) -> Task:
+    row: Any = _parse(path, line, number)
     if not isinstance(row, dict):
-        raise TaskLoadError(path, f"must be an object, not {type(row).__name__}", number)
+        raise TaskLoadError(path, "must be an object", number)
     unknown = sorted(set(row) - {"id", "inputs", "secret"})
     if unknown:
         raise TaskLoadError(path, f"has unknown keys {', '.join(unknown)}", number)
@@ -205,29 +228,32 @@ def _task_of_row(path: Path, number: int, line: str) -> Task:
 def _task_of_bundle(bundle: Path) -> Task:
     import yaml  # noqa: PLC0415 - only bundles need YAML
 
-    for name, is_there in (("data", Path.is_dir), ("tests", Path.is_dir), ("weights.json", Path.is_file)):
-        if not is_there(bundle / name):
-            raise TaskLoadError(bundle / name, "is missing from the bundle")
-    description = bundle / "task.yaml"
+    description, weights_file = bundle / "task.yaml", bundle / "weights.json"
+    for path, is_there in (
+        (description, Path.is_file),
+        (bundle / "data", Path.is_dir),
+        (bundle / "tests", Path.is_dir),
+        (weights_file, Path.is_file),
+    ):
+        if not is_there(path):
+            raise TaskLoadError(path, "is missing from the bundle")
+    text = _read(description)
     try:
-        inputs: Any = yaml.safe_load(description.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TaskLoadError(description, f"cannot be read: {error}") from error
+        inputs: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else int(mark.line) + 1
-        raise TaskLoadError(description, f"is not YAML: {getattr(error, 'problem', error)}", line) from error
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise TaskLoadError(description, f"is not YAML: {reason}", line) from error
+    except RecursionError:
+        raise TaskLoadError(description, "is not YAML that can be read: it is nested too deeply") from None
     if not isinstance(inputs, dict) or not all(isinstance(key, str) for key in inputs):
         raise TaskLoadError(description, "must be a mapping with text keys")
     try:
         json.dumps(inputs, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise TaskLoadError(description, f"holds a value that JSON cannot carry: {error}") from error
-    weights_file = bundle / "weights.json"
-    try:
-        weights: Any = json.loads(weights_file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise TaskLoadError(weights_file, f"is not JSON: {error.msg}", error.lineno) from error
+    weights: Any = _parse(weights_file, _read(weights_file), 1)
     if not isinstance(weights, dict) or not weights:
         raise TaskLoadError(weights_file, "must map at least one test to its weight")
     for test, weight in weights.items():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from canonical.content import JSON, Message, block_from_json, observation_from_json
+from canonical.content import JSON, Message, Role, block_from_json, observation_from_json
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.tool import ToolCall, ToolSpec
 
 Action = ToolCall | str
+ValueT = TypeVar("ValueT")
 
 
 class TranscriptError(ValueError):
@@ -87,6 +89,8 @@ class Transcript:
             return _read(json.loads(line))
         except json.JSONDecodeError as error:
             raise TranscriptError(f"not JSON: {error.msg} at column {error.colno}") from error
+        except RecursionError:
+            raise TranscriptError("not JSON: nested too deeply to be read") from None
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
             place = ".".join(map(str, detail["loc"]))
@@ -106,8 +110,10 @@ def result_from_json(value: dict[str, Any]) -> StepResult:
     """
     observation = observation_from_json(value["observation"])
     cause = Cause(value["cause"]) if "cause" in value else None
+    parts = _typed(value.get("components", {}), dict, "components")
+    components = {name: _number(part, name) for name, part in parts.items()} if parts else NO_COMPONENTS
     return StepResult(
-        observation, value["reward"], value["total"], cause, value.get("components", NO_COMPONENTS)
+        observation, _number(value["reward"], "reward"), _number(value["total"], "total"), cause, components
     )
 
 
@@ -117,6 +123,8 @@ def message_from_json(value: dict[str, Any]) -> Message:
     Raises:
         ValueError, KeyError, TypeError: The value is not a message.
     """
+    if value["role"] not in get_args(Role):
+        raise ValueError(f"a role is one of {', '.join(get_args(Role))}")
     return Message(value["role"], tuple(block_from_json(block) for block in value["blocks"]))
 
 
@@ -144,17 +152,29 @@ def spec_from_json(value: Any) -> ToolSpec:
     return _SPEC.validate_python(value)
 
 
+def _typed(value: Any, kind: type[ValueT], name: str) -> ValueT:
+    if type(value) is not kind:
+        raise TypeError(f"{name} must be a {kind.__name__}, not a {type(value).__name__}")
+    return value
+
+
+def _number(value: Any, name: str) -> float:
+    if type(value) not in {int, float} or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number")
+    return cast("float", value)
+
+
 def _read(value: dict[str, Any]) -> Transcript:
     return Transcript(
-        environment=value["environment"],
-        version=value["version"],
-        task=value["task"],
-        seed=value["seed"],
-        prompt=tuple(message_from_json(message) for message in value["prompt"]),
-        tools=tuple(spec_from_json(tool) for tool in value["tools"]),
+        environment=_typed(value["environment"], str, "environment"),
+        version=_typed(value["version"], str, "version"),
+        task=_typed(value["task"], str, "task"),
+        seed=_typed(value["seed"], int, "seed"),
+        prompt=tuple(message_from_json(message) for message in _typed(value["prompt"], list, "prompt")),
+        tools=tuple(spec_from_json(tool) for tool in _typed(value["tools"], list, "tools")),
         steps=tuple(
             TranscriptStep(action_from_json(step["action"]), result_from_json(step["result"]))
-            for step in value["steps"]
+            for step in _typed(value["steps"], list, "steps")
         ),
     )
 
