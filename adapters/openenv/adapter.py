@@ -37,13 +37,21 @@ class OpenEnvAdapter:
         receive_timeout: Seconds that a client waits for the answer to one request. OpenEnv's default of 60 cuts slow
             tools off; a step takes as long as its tool works.
         connect_timeout: Seconds that a client waits for the connection.
+        max_concurrent_envs: How many sessions a server admits.
     """
 
     name = "openenv"
 
-    def __init__(self, *, receive_timeout: float = 600.0, connect_timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        *,
+        receive_timeout: float = 600.0,
+        connect_timeout: float = 30.0,
+        max_concurrent_envs: int = MAX_CONCURRENT_ENVS,
+    ) -> None:
         self._receive_timeout = receive_timeout
         self._connect_timeout = connect_timeout
+        self._max_concurrent_envs = max_concurrent_envs
 
     def packages(self) -> Mapping[str, str]:
         """Return the installed distribution of OpenEnv and its exact version."""
@@ -121,7 +129,7 @@ class OpenEnvAdapter:
             "log_level": "warning",
         }
         listener = _listen(host, port, settings["backlog"])
-        app = make_app(compiled, max_concurrent_envs=MAX_CONCURRENT_ENVS)
+        app = make_app(compiled, max_concurrent_envs=self._max_concurrent_envs)
         server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
@@ -131,7 +139,7 @@ class OpenEnvAdapter:
                 await asyncio.sleep(0.001)
             recorded: dict[str, JSON] = {
                 "server": "uvicorn",
-                "max_concurrent_envs": MAX_CONCURRENT_ENVS,
+                "max_concurrent_envs": self._max_concurrent_envs,
                 **settings,
             }
             yield Endpoint(_url(listener), lambda: len(compiled.live), recorded)
@@ -180,13 +188,11 @@ class OpenEnvAdapter:
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    if not 0 <= port <= 65_535:
+        raise OSError(f"cannot serve on {host}, port {port}: ports go from 0 to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=backlog)
-    except OverflowError as error:
-        raise OSError(
-            f"cannot serve on {host}: port {port} is not a port; ports go from 0 to 65535"
-        ) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         hint = "; choose another port, or 0 for a free one" if port else ""

@@ -11,7 +11,8 @@ import asyncio
 import inspect
 import logging
 import os
-from typing import Any, ClassVar
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
 from uuid import uuid4
 
 from fastapi import FastAPI, HTTPException
@@ -46,6 +47,7 @@ MAX_CONCURRENT_ENVS = 65_536
 CLOSE_PATIENCE = 30.0
 """Seconds that closing waits for an environment whose `close` is a coroutine."""
 
+ResultT = TypeVar("ResultT")
 log = logging.getLogger(__name__)
 
 _ERROR_TYPES = {
@@ -348,8 +350,9 @@ class PlainEnvironment(CompiledEnvironment):
 class WaitingEnvironment(CompiledEnvironment):
     """Play an environment whose tools, rubric, start or close are coroutines: OpenEnv awaits it on the server's loop.
 
-    There the coroutines of all sessions wait side by side, with connections and tasks that belong to one loop. A tool
-    of such an environment that blocks would hold up every session.
+    There the coroutines of all sessions wait side by side, and what they hold belongs to that one loop. A tool of such
+    an environment that blocks would hold up every session. `reset` and `step` are for threads without a loop of their
+    own: they hand the work to the loop of the episode, or to a loop of this object when there is none.
     """
 
     _closing: ClassVar[set[asyncio.Task[None]]] = set()
@@ -357,22 +360,23 @@ class WaitingEnvironment(CompiledEnvironment):
     def __init__(self) -> None:
         super().__init__()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._owns_loop = False
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> ResetObservation:  # noqa: ARG002
-        """Refuse: this environment waits.
-
-        Raises:
-            Refusal: Always.
-        """
-        raise Refusal(501, f"{self.environment.name} waits for things; await reset_async instead")
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        task: str | None = None,
+        split: str | None = None,
+        index: int | None = None,
+        **_: Any,
+    ) -> ResetObservation:
+        """Start an episode, as `PlainEnvironment.reset` does."""
+        return self._run(self._reset(seed, episode_id, task, split, index))
 
     def step(self, action: Action, timeout_s: float | None = None, **_: Any) -> Observation:  # noqa: ARG002
-        """Refuse: this environment waits.
-
-        Raises:
-            Refusal: Always.
-        """
-        raise Refusal(501, f"{self.environment.name} waits for things; await step_async instead")
+        """Carry out an action, as `PlainEnvironment.step` does."""
+        return self._run(self._step(action))
 
     async def reset_async(
         self,
@@ -392,22 +396,38 @@ class WaitingEnvironment(CompiledEnvironment):
         return await self._step(action)
 
     def close(self) -> None:
-        """Free the episode on the loop it lives on, and wait for it when this is another thread."""
-        loop = self._loop
-        if self._episode is None or loop is None:
-            return
-        try:
-            is_own_loop = asyncio.get_running_loop() is loop
-        except RuntimeError:
-            is_own_loop = False
-        if is_own_loop:
-            closing = loop.create_task(self._free())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
-        elif loop.is_running():
-            asyncio.run_coroutine_threadsafe(self._free(), loop).result(CLOSE_PATIENCE)
-        else:
-            asyncio.run(self._free())
+        """Free the episode on the loop that it lives on, and wait for it unless that loop is the caller's."""
+        if self._episode is not None:
+            here = _running_loop()
+            if here is not None and here is self._loop:
+                closing = here.create_task(self._free())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            else:
+                self._run(self._free(), CLOSE_PATIENCE)
+        if self._owns_loop and self._loop is not None:
+            self._loop.close()
+            self._loop, self._owns_loop = None, False
+
+    def _run(self, work: Coroutine[Any, Any, ResultT], patience: float | None = None) -> ResultT:
+        here = _running_loop()
+        if here is not None and self._loop in {None, here}:
+            work.close()
+            raise Refusal(
+                501, f"{self.environment.name} waits for things: await reset_async and step_async instead"
+            )
+        if self._loop is None or self._loop.is_closed():
+            self._loop, self._owns_loop = asyncio.new_event_loop(), True
+        if self._loop.is_running():
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience)
+        return self._loop.run_until_complete(work)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def compile_environment(environment: Environment[Any]) -> type[CompiledEnvironment]:
