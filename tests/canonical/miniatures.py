@@ -492,7 +492,7 @@ class ModelStore(_Store):
         """
         drawn = state.rng.randint(0, max(rank, 1))
         state.hands["me"].seen.add(drawn)
-        return f"{drawn} {sorted(state.hands['me'].seen)} {sorted(state.frozen)} {state.rng.gauss(0, 1)}"
+        return f"{drawn} {sorted(state.hands['me'].seen)} {sorted(state.frozen)} {state.rng.gauss(0, 1):.6f}"
 
 
 class DictStore(_Store):
