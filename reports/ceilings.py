@@ -195,7 +195,7 @@ def _ladder_figure(measurements: Measurements, ladder: Ladder, number: int) -> F
         else " No ceiling was searched under this workload."
     )
     return Figure(
-        charts.ladder(
+        charts.draw_ladder(
             "ceiling" if number == 0 else f"ceiling-{number + 1}",
             steps,
             subject=ladder.condition.subject,

@@ -88,7 +88,7 @@ def comparison(measurements: Measurements) -> Section:
             "over the pairs, with an interval from resampling pairs. When the interval holds 1, no difference is shown."
         ),
         Figure(
-            charts.ratios("ratios", rows),
+            charts.draw_ratios("ratios", rows),
             caption="Ratio of latencies with its 95 % interval. Hollow and grey where the interval holds 1.",
             alternative=f"Ratios of latencies. {words}.",
         ),

@@ -217,7 +217,7 @@ def _distributions(points: Sequence[Point], name: str) -> Figure | None:
         for row in rows
     ]
     return Figure(
-        charts.distributions(name, rows),
+        charts.draw_distributions(name, rows),
         caption="How long each phase takes at one session. The hill shows where operations fall (each to its own height), "
         "the marks below it p50, p95 and p99, the bands their 95 % intervals. Fewer than 30 operations are shown one by one.",
         alternative=f"Distribution of latency per phase at one session. {'; '.join(sentences)}.",
@@ -365,7 +365,7 @@ def _phase_panels(ladder: Ladder, number: int) -> Figure | None:
     ):
         return None
     return Figure(
-        charts.panels(
+        charts.draw_panels(
             "other-phases" if number == 0 else f"other-phases-{number + 1}",
             parts,
             subject=ladder.condition.subject,

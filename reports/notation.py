@@ -71,7 +71,9 @@ def size_with_interval(octets: float, low: float, high: float) -> tuple[str, str
 
 def share(part: float) -> str:
     """Write a share of 1 in percent; what is not all of it never reads as 100 %."""
-    text = f"{part * 100:.3g}"
+    text = significant(part * 100)
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
     if text == "100" and part < 1:
         # 99.96 % rounded to three digits would claim that nothing was lost.
         text = f"{math.floor(part * 10_000) / 100:.2f}"
@@ -147,20 +149,21 @@ def _with_interval(
     if math.isinf(low):
         return _scaled(number, units), INFINITE
     divisor, unit = _unit(number if math.isfinite(number) else low, units)
-    digits = next(
-        (
-            digits
-            for digits in range(DIGITS, MOST_DIGITS)
-            if _in_unit(low, divisor, digits) != _in_unit(high, divisor, digits)
-        ),
-        DIGITS if low == high else MOST_DIGITS,
-    )
+    digits = _telling_digits(low / divisor, (number if math.isinf(high) else high) / divisor)
     value = _scaled(number, units, digits)
     if math.isinf(high):
         return value, f"{_scaled(low, units, digits)} {RANGE} {INFINITE}"
     if all(0.1 <= end / divisor < 10_000 for end in (low, high)):
         return value, f"{_in_unit(low, divisor, digits)}{RANGE}{_in_unit(high, divisor, digits)} {unit}"
     return value, f"{_scaled(low, units, digits)} {RANGE} {_scaled(high, units, digits)}"
+
+
+def _telling_digits(low: float, high: float) -> int:
+    """Choose so many significant digits that half of an interval is at least one unit of the last of them."""
+    half = (high - low) / 2
+    if not (math.isfinite(half) and half > 0 and high > 0):
+        return DIGITS
+    return min(MOST_DIGITS, max(DIGITS, math.ceil(math.floor(math.log10(high)) + 1 - math.log10(half))))
 
 
 def _in_unit(number: float, divisor: float, digits: int = DIGITS) -> str:

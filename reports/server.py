@@ -160,7 +160,7 @@ def _figure(ladder: Ladder, number: int) -> Figure | None:
         return None
     first, last = readings[0], readings[-1]
     return Figure(
-        charts.server("server" if number == 0 else f"server-{number + 1}", readings),
+        charts.draw_server("server" if number == 0 else f"server-{number + 1}", readings),
         caption=f"The server's resident memory, threads and file descriptors at their peak: {describe_condition(ladder.condition)}.",
         alternative=f"Server resources over the number of sessions. {_words(first)}; {_words(last)}.",
     )

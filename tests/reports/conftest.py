@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from bench.records import (
 )
 from bench.samples import Phase, SampleColumns, Status
 from bench.stats import population
+from reports.render import PAGE, RenderedReport, render_run
 
 SECOND = 1_000_000_000
 MACHINE = Machine(
@@ -451,3 +453,129 @@ def make_run(tmp_path: Path) -> MakeRun:
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run in which everything was measured."""
     return Synthesis(Story(), tmp_path_factory.mktemp("whole") / "run").write()
+
+
+@dataclass
+class ShownTable:
+    """A table as a reader of the page sees it."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[tuple[str, str]]]
+    """Text and detail of each field."""
+
+    def column(self, title: str) -> list[tuple[str, str]]:
+        index = self.columns.index(title)
+        return [row[index] for row in self.rows]
+
+    def row(self, *beginning: str) -> list[tuple[str, str]]:
+        return next(row for row in self.rows if tuple(text for text, _ in row[: len(beginning)]) == beginning)
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every element that is opened is closed, in order."""
+
+    VOID = frozenset({"meta", "link", "br", "hr", "img", "input", "wbr", "source"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: list[ShownTable] = []
+        self.sections: dict[str, str] = {}
+        self.words: list[str] = []
+        self._section = ""
+        self._caption = ""
+        self._field: list[str] | None = None
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.attributes.append((tag, attributes))
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"<{tag}> has an attribute twice"
+        if attributes.get("id"):
+            self.ids.append(attributes["id"] or "")
+        self.targets += [
+            value or "" for name, value in attrs if name in {"href", "src", "xlink:href", "srcset"}
+        ]
+        if tag in self.VOID:
+            return
+        self.open.append(tag)
+        if tag == "h2":
+            self._section = attributes["id"] or ""
+            self.sections[self._section] = ""
+        if tag == "table":
+            self.tables.append(ShownTable(self._caption, [], []))
+        if tag == "tr" and self.tables and "tbody" in self.open:
+            self.tables[-1].rows.append([])
+        if tag in {"th", "td"}:
+            self._field = ["", ""]
+        if tag == "p" and attributes.get("class") == "title":
+            self._caption = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.VOID:
+            return
+        assert [tag] == self.open[-1:], f"</{tag}> inside {self.open}"
+        self.open.pop()
+        if tag in {"th", "td"} and self._field is not None:
+            text, detail = (" ".join(part.split()) for part in self._field)
+            if tag == "th":
+                self.tables[-1].columns.append(text)
+            else:
+                self.tables[-1].rows[-1].append((text, detail))
+            self._field = None
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.handle_endtag(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in {"style", "script"}:
+            return
+        self.words.append(data)
+        if self._section:
+            self.sections[self._section] += data
+        if self._field is not None:
+            part = 1 if self.open[-1] == "span" else 0
+            self._field[part] += data
+        elif "p" in self.open and self.open[-1] == "span":
+            self._caption = self._caption or data
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def section(self, anchor: str) -> str:
+        return " ".join(self.sections[anchor].split())
+
+    def table(self, caption: str) -> ShownTable:
+        found = [table for table in self.tables if table.caption == caption]
+        assert len(found) == 1, (
+            f"{len(found)} tables are called {caption!r}: {[t.caption for t in self.tables]}"
+        )
+        return found[0]
+
+
+@pytest.fixture(scope="session")
+def whole_report(whole_run: Run) -> RenderedReport:
+    """The report of the run in which everything was measured."""
+    return render_run(whole_run)
+
+
+@pytest.fixture(scope="session")
+def whole_page(whole_report: RenderedReport) -> Page:
+    """The page of the run in which everything was measured."""
+    return Page(whole_report.files[PAGE].decode())
+
+
+@pytest.fixture
+def read_page() -> Callable[[Run], Page]:
+    """Render a run and read its page strictly."""
+    return lambda run: Page(render_run(run).files[PAGE].decode())
