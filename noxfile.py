@@ -76,6 +76,15 @@ def acceptance(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "tests/acceptance", *session.posargs)
 
 
+@nox.session(python=PYTHON, default=False)
+def faults(session: nox.Session) -> None:
+    """Put deliberate faults into copies of the project; the suite must notice every one."""
+    _install(session, "test")
+    for name in ADAPTERS:
+        session.run("rosetta", "stack", "build", name, "--quiet")
+    session.run("python", "-P", "tests/faults/run.py", *session.posargs)
+
+
 @nox.session(python=PYTHON, default=False, venv_location=".nox/harness")
 def conformance(session: nox.Session) -> None:
     """Prove every framework against the reference, at every supported release."""

@@ -159,7 +159,9 @@ class Adapter(Protocol[CompiledT]):
             OSError: The port is in use or not allowed.
         """
 
-    def connect(self, compiled: CompiledT | None, endpoint: Endpoint, /) -> AbstractAsyncContextManager[Session]:
+    def connect(
+        self, compiled: CompiledT | None, endpoint: Endpoint, /
+    ) -> AbstractAsyncContextManager[Session]:
         """Open a session with the framework's own client or loop; leaving the context frees it.
 
         Args:

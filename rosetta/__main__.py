@@ -12,8 +12,8 @@ from bench.scenarios import ScenarioError
 from bench.stacks import StackError
 from canonical.adapter import AdapterFactsError, SessionError
 from canonical.catalogue import UnknownEnvironmentError
+from canonical.chat import ChatError
 from canonical.environment import NoOracleError
-from canonical.policy import PolicyError
 from canonical.task import TaskLoadError, UnknownTaskError
 from canonical.tool import ToolDefinitionError
 from canonical.transcript import TranscriptError
@@ -23,7 +23,7 @@ from rosetta.console import CANNOT_RUN, INTERRUPTED, Console
 EXPECTED = (
     AdapterFactsError,
     NoOracleError,
-    PolicyError,
+    ChatError,
     RunError,
     ScenarioError,
     SessionError,

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from bench.benchmark import OnProgress, Progress
+from bench.progress import OnProgress, Progress
 
 OK = 0
 FINDING = 1
@@ -82,5 +82,7 @@ class Console:
 
 def output_options(command: Any) -> Any:
     """Add `--quiet` and `--json` to a command."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; no progress.")(command)
+    command = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; no progress.")(
+        command
+    )
     return click.option("--quiet", "-q", is_flag=True, help="No progress, only the result.")(command)

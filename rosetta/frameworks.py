@@ -11,10 +11,12 @@ from typing import Any
 
 import click
 
-from bench.benchmark import Progress, Request, run_benchmark
+from bench.benchmark import run_benchmark
 from bench.client import RequestFailed, start_worker
 from bench.conformance import ConformanceResult, run_conformance
 from bench.plan import PLANS, Plan
+from bench.progress import Progress
+from bench.recording import Request
 from bench.records import read_run
 from bench.session import serve as serve_environment
 from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_python, find_stack, require_stack
@@ -86,18 +88,30 @@ def stack_build(framework: str, *, release: str | None, every: bool, quiet: bool
 @click.option("--as", "framework", required=True, help="The framework that serves it.")
 @click.option("--release", help="Version or label of a release; the default release when left out.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one."
+)
 @click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
 @output_options
 def serve(
-    environment: str, *, framework: str, release: str | None, host: str, port: int, build: bool, quiet: bool, as_json: bool
+    environment: str,
+    *,
+    framework: str,
+    release: str | None,
+    host: str,
+    port: int,
+    build: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Serve ENVIRONMENT with a framework's own server until interrupted."""
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
     chosen = find_stack(framework, release)
     if chosen.facts.kind != "server":
-        raise click.UsageError(f"{chosen.facts.title} runs environments in process; there is nothing to serve")
+        raise click.UsageError(
+            f"{chosen.facts.title} runs environments in process; there is nothing to serve"
+        )
     _prepare(chosen, console, build=build)
 
     async def run() -> None:
@@ -120,7 +134,9 @@ def serve(
 @click.option("--all", "every", is_flag=True, help="Every framework.")
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @click.option("--release", help="Only this release; every supported release when left out.")
-@click.option("--episodes", default=200, show_default=True, type=click.IntRange(1), help="At least so many episodes.")
+@click.option(
+    "--episodes", default=200, show_default=True, type=click.IntRange(1), help="At least so many episodes."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the fuzzer.")
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
@@ -207,12 +223,33 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
 @click.argument("framework")
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @click.option("--release", help="Version or label of a release; the default release when left out.")
-@click.option("--plan", "plan_name", default="quick", show_default=True, type=click.Choice(list(PLANS)), help="How much is measured.")
-@click.option("--sessions", type=click.IntRange(1), help="Largest number of sessions to hold; the plan's when left out.")
-@click.option("--wait", type=click.FloatRange(0.0), help="How long a tool works while sessions are held, in seconds.")
-@click.option("--tool", type=click.Choice(["async", "sync"]), help="Whether that tool waits on the event loop or blocks its thread.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for records and report; a new one under runs/ when left out.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the fuzzer and of the order of the pairs.")
+@click.option(
+    "--plan",
+    "plan_name",
+    default="quick",
+    show_default=True,
+    type=click.Choice(list(PLANS)),
+    help="How much is measured.",
+)
+@click.option(
+    "--sessions", type=click.IntRange(1), help="Largest number of sessions to hold; the plan's when left out."
+)
+@click.option(
+    "--wait", type=click.FloatRange(0.0), help="How long a tool works while sessions are held, in seconds."
+)
+@click.option(
+    "--tool",
+    type=click.Choice(["async", "sync"]),
+    help="Whether that tool waits on the event loop or blocks its thread.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for records and report; a new one under runs/ when left out.",
+)
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the fuzzer and of the order of the pairs."
+)
 @click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
 @output_options
 def bench(
@@ -239,10 +276,17 @@ def bench(
     chosen = find_stack(framework, release)
     plan = _adapted(PLANS[plan_name], sessions, wait, tool)
     started = datetime.now(UTC)
-    folder = out or ROOT / "runs" / chosen.adapter / f"{started:%Y%m%d-%H%M%S}-{chosen.release.version}-{name}"
+    folder = (
+        out or ROOT / "runs" / chosen.adapter / f"{started:%Y%m%d-%H%M%S}-{chosen.release.version}-{name}"
+    )
     _prepare(chosen, console, build=build)
     request = Request(
-        stack=chosen, environment=environment, plan=plan, folder=folder, arguments=tuple(sys.argv[1:]), seed=seed
+        stack=chosen,
+        environment=environment,
+        plan=plan,
+        folder=folder,
+        arguments=tuple(sys.argv[1:]),
+        seed=seed,
     )
     problem: BaseException | None = None
     try:
@@ -279,7 +323,10 @@ def _show_report(folder: Path, console: Console) -> None:
     run = read_run(folder)
     page = write_report(render_run(run), folder)
     lines = summarise(run)
-    console.result("\n".join([*lines, f"report: {page}"]), {"summary": lines, "report": str(page), "records": str(folder)})
+    console.result(
+        "\n".join([*lines, f"report: {page}"]),
+        {"summary": lines, "report": str(page), "records": str(folder)},
+    )
 
 
 @click.command()

@@ -1,0 +1,360 @@
+"""Verbs about environments: envs, play, rollout, check."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.client import start_worker
+from bench.server import start_server
+from bench.session import connect_session
+from bench.stacks import build_stack, find_stack, require_stack
+from canonical.adapter import Session
+from canonical.catalogue import environment_names, load_environment
+from canonical.checker import CheckReport, Outcome, check_environment
+from canonical.content import Message
+from canonical.environment import Environment
+from canonical.episode import Episode
+from canonical.policy import ModelPolicy, OraclePolicy, Policy, RandomPolicy, ReplayPolicy, ScriptedPolicy
+from canonical.reference import ReferenceSession
+from canonical.rollout import roll_out
+from canonical.step import StepResult
+from canonical.tool import Tool, ToolCall
+from canonical.transcript import Action, Transcript, TranscriptError, TranscriptStep, action_from_json
+from rosetta.console import FINDING, Console, output_options
+
+
+@click.command()
+@output_options
+def envs(*, quiet: bool, as_json: bool) -> None:
+    """List the environments of the catalogue."""
+    console = Console(quiet=quiet, as_json=as_json)
+    rows = []
+    for name in environment_names():
+        environment = load_environment(name)
+        tasks = environment.tasks()
+        rows.append(
+            {
+                "name": name,
+                "version": environment.version,
+                "splits": {split: len(tasks.split(split)) for split in tasks.splits},
+                "tools": [tool.name for tool in environment.tools],
+                "max_turns": environment.max_turns,
+                "reward": f"{environment.reward.aggregation} in [{environment.reward.low:g}, {environment.reward.high:g}]",
+            }
+        )
+    text = "\n\n".join(
+        f"{row['name']} (version {row['version']})\n"
+        f"  tasks    {', '.join(f'{split} {size:,}' for split, size in row['splits'].items())}\n"
+        f"  tools    {', '.join(row['tools'])}\n"
+        f"  turns    at most {row['max_turns']}\n"
+        f"  reward   {row['reward']}"
+        for row in rows
+    )
+    console.result(text, rows)
+
+
+@click.command()
+@click.argument("environment")
+@click.option("--task", help="Task id; the first one when left out.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the episode.")
+def play(environment: str, *, task: str | None, seed: int) -> None:
+    """Play ENVIRONMENT yourself, in the terminal.
+
+    With one tool that takes one text, a line is that text; otherwise write the tool's name and its arguments as JSON.
+    """
+    loaded = load_environment(environment)
+    asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
+
+
+async def _play(environment: Environment[Any], task: str, seed: int) -> None:
+    episode = await Episode.open_async(environment, task, seed=seed)
+    try:
+        click.echo(_messages_text(episode.prompt))
+        click.echo(f"\n{_how_to_act(environment.tools)}\nAn empty line or Ctrl-D stops.\n")
+        while episode.cause is None:
+            try:
+                line = await asyncio.to_thread(input, "> ")
+            except EOFError:
+                line = ""
+            if not line.strip():
+                click.echo("stopped")
+                return
+            try:
+                action = _action_of_line(line, environment.tools)
+            except ValueError as error:
+                click.echo(str(error))
+                continue
+            result = await episode.step_async(action)
+            click.echo(f"{result.observation.text}\n")
+        click.echo(f"{episode.cause.ending}, {episode.cause}: reward {episode.total:g}")
+    finally:
+        await episode.close_async()
+
+
+def _sole_text(tools: tuple[Tool, ...]) -> tuple[str, str] | None:
+    if len(tools) != 1:
+        return None
+    properties = tools[0].spec.parameters.get("properties")
+    if not isinstance(properties, dict) or len(properties) != 1:
+        return None
+    ((name, schema),) = properties.items()
+    return (tools[0].name, name) if isinstance(schema, dict) and schema.get("type") == "string" else None
+
+
+def _how_to_act(tools: tuple[Tool, ...]) -> str:
+    if (sole := _sole_text(tools)) is not None:
+        return f"Each line is the {sole[1]} of {sole[0]}."
+    lines = [
+        'Write a tool\'s name and its arguments as JSON, for example: tool {"argument": 1}',
+        "The tools:",
+    ]
+    for tool in tools:
+        properties = tool.spec.parameters.get("properties")
+        arguments = ", ".join(properties) if isinstance(properties, dict) else ""
+        lines.append(f"  {tool.name}({arguments})  {tool.spec.description.splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def _action_of_line(line: str, tools: tuple[Tool, ...]) -> Action:
+    if (sole := _sole_text(tools)) is not None:
+        return ToolCall(sole[0], {sole[1]: line.strip()})
+    name, _, rest = line.strip().partition(" ")
+    try:
+        arguments = json.loads(rest or "{}")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the arguments are not JSON: {error.msg} at column {error.colno}") from error
+    if not isinstance(arguments, dict):
+        raise ValueError('the arguments must be a JSON object, such as {"argument": 1}')
+    return ToolCall(name, arguments)
+
+
+def _messages_text(messages: tuple[Message, ...]) -> str:
+    return "\n\n".join(message.text for message in messages)
+
+
+@click.command()
+@click.argument("environment")
+@click.option(
+    "--policy",
+    "policy_name",
+    default="oracle",
+    show_default=True,
+    type=click.Choice(["oracle", "random", "scripted", "replay", "model"]),
+    help="What decides the actions.",
+)
+@click.option(
+    "--actions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="scripted: one action per line, a call as JSON or a JSON text. replay: transcripts.",
+)
+@click.option("--model", help="model: the name that the endpoint knows it by.")
+@click.option(
+    "--base-url", help="model: address of an OpenAI-compatible API, such as http://127.0.0.1:8000/v1."
+)
+@click.option("--temperature", type=float, help="model: sent with every request.")
+@click.option("--task", "task_ids", multiple=True, help="Task id; may be given several times.")
+@click.option("--split", help="Split to take tasks from; all splits when left out.")
+@click.option(
+    "--episodes", default=1, show_default=True, type=click.IntRange(1), help="How many tasks to play."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the episodes and of the random policy.")
+@click.option(
+    "--as", "framework", help="Play through this framework; the canonical episode itself when left out."
+)
+@click.option("--release", help="Release of that framework; the default release when left out.")
+@click.option("--build", is_flag=True, help="Build its stack first when it is not ready.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write transcripts to this file, one per line.",
+)
+@output_options
+def rollout(
+    environment: str,
+    *,
+    policy_name: str,
+    actions: Path | None,
+    model: str | None,
+    base_url: str | None,
+    temperature: float | None,
+    task_ids: tuple[str, ...],
+    split: str | None,
+    episodes: int,
+    seed: int,
+    framework: str | None,
+    release: str | None,
+    build: bool,
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Let a policy play ENVIRONMENT, and show each step."""
+    console = Console(quiet=quiet, as_json=as_json)
+    loaded = load_environment(environment)
+    tasks = loaded.tasks()
+    chosen = list(task_ids) or [task.id for task in (tasks.split(split) if split else tasks)][:episodes]
+    for task in chosen:
+        tasks.get(task)
+    if policy_name == "model" and not model:
+        raise click.UsageError("the policy 'model' needs --model")
+    if policy_name in {"scripted", "replay"} and actions is None:
+        raise click.UsageError(f"the policy '{policy_name}' needs --actions FILE")
+    policies = _policies(policy_name, loaded, actions, seed, model, base_url, temperature)
+
+    async def run() -> list[Transcript]:
+        played = []
+        async with _sessions(environment, loaded, framework, release, console, build=build) as connect:
+            for index, task in enumerate(chosen):
+                if not (quiet or as_json):
+                    click.echo(f"--- {task}, seed {seed}")
+                async with connect() as session:
+                    transcript = await roll_out(
+                        session,
+                        policies[index % len(policies)],
+                        task=task,
+                        seed=seed,
+                        environment=loaded.name,
+                        version=loaded.version,
+                        watch=None if quiet or as_json else _show_step,
+                    )
+                played.append(transcript)
+        return played
+
+    transcripts = asyncio.run(run())
+    if out is not None:
+        out.write_text("".join(transcript.to_line() + "\n" for transcript in transcripts), encoding="ascii")
+    lines = [
+        f"{one.task}: {_end(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
+        f"reward {one.total:g}"
+        for one in transcripts
+    ]
+    console.result("\n".join(lines), [transcript.to_json() for transcript in transcripts])
+
+
+def _end(result: StepResult) -> str:
+    return "not over" if result.cause is None else f"{result.cause.ending}, {result.cause}"
+
+
+def _show_step(step: TranscriptStep) -> None:
+    action = (
+        step.action
+        if isinstance(step.action, str)
+        else f"{step.action.name} {json.dumps(dict(step.action.arguments), ensure_ascii=False)}"
+    )
+    click.echo(f"> {action}")
+    click.echo("\n".join(f"  {line}" for line in step.result.observation.text.splitlines()))
+    if step.result.reward or step.result.cause is not None:
+        click.echo(
+            f"  reward {step.result.reward:g}" + (f" ({_end(step.result)})" if step.result.cause else "")
+        )
+
+
+def _policies(
+    name: str,
+    environment: Environment[Any],
+    actions: Path | None,
+    seed: int,
+    model: str | None,
+    base_url: str | None,
+    temperature: float | None,
+) -> list[Policy]:
+    if name == "random":
+        return [RandomPolicy(seed, environment)]
+    if name == "model" and model is not None:
+        return [ModelPolicy(model, base_url=base_url, temperature=temperature)]
+    if name == "scripted" and actions is not None:
+        return [ScriptedPolicy([_read_action(actions, *row) for row in _rows(actions)])]
+    if name == "replay" and actions is not None:
+        return [ReplayPolicy(_read_transcript(actions, *row)) for row in _rows(actions)]
+    return [OraclePolicy(environment)]
+
+
+def _rows(path: Path) -> list[tuple[int, str]]:
+    rows = [row for row in enumerate(path.read_text(encoding="utf-8").split("\n"), 1) if row[1].strip()]
+    if not rows:
+        raise click.UsageError(f"{path} is empty")
+    return rows
+
+
+def _read_action(path: Path, number: int, line: str) -> Action:
+    try:
+        return action_from_json(json.loads(line))
+    except ValueError as error:
+        raise TranscriptError(f"{path}, line {number}: {error}") from error
+
+
+def _read_transcript(path: Path, number: int, line: str) -> Transcript:
+    try:
+        return Transcript.from_line(line)
+    except TranscriptError as error:
+        raise TranscriptError(f"{path}, line {number}: {error}") from error
+
+
+@asynccontextmanager
+async def _sessions(
+    source: str,
+    environment: Environment[Any],
+    framework: str | None,
+    release: str | None,
+    console: Console,
+    *,
+    build: bool,
+) -> AsyncIterator[Any]:
+    """Yield a function that connects a session: to the canonical episode, or through a framework's stack."""
+    if framework is None:
+
+        @asynccontextmanager
+        async def reference() -> AsyncIterator[Session]:
+            yield ReferenceSession(environment)
+
+        yield reference
+        return
+    stack = find_stack(framework, release)
+    if build:
+        build_stack(stack, on_progress=console.say)
+    require_stack(stack)
+    async with AsyncExitStack() as running:
+        client = await running.enter_async_context(start_worker(stack.python, stack.adapter))
+        url = None
+        if stack.facts.kind == "server":
+            url = (await running.enter_async_context(start_server(stack, source))).url
+        yield lambda: connect_session(client, source, url=url)
+
+
+@click.command()
+@click.argument("environment")
+@click.option(
+    "--episodes", default=50, show_default=True, type=click.IntRange(1), help="Random episodes per promise."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random episodes.")
+@output_options
+def check(environment: str, *, episodes: int, seed: int, quiet: bool, as_json: bool) -> None:
+    """Check that ENVIRONMENT keeps its promises; show the smallest failing example of each broken one."""
+    report = check_environment(load_environment(environment), episodes=episodes, seed=seed)
+    Console(quiet=quiet, as_json=as_json).result(report.render(), _report_value(report))
+    if not report.passed:
+        sys.exit(FINDING)
+
+
+def _report_value(report: CheckReport) -> Any:
+    return [
+        {
+            "promise": one.promise,
+            "outcome": one.outcome,
+            "sentence": one.sentence,
+            "example": list(one.example),
+        }
+        for one in report.results
+    ]
+
+
+COMMANDS = (envs, play, rollout, check)
+__all__ = ["COMMANDS", "Outcome"]

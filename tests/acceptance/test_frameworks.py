@@ -1,0 +1,60 @@
+"""Every supported release of every framework conforms, and every framework can be measured. Stacks are built as needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.records import Ceiling, Conformance, Cost, End, Ratio, read_run
+from bench.stacks import Stack, all_stacks, build_stack, find_python
+from canonical.catalogue import environment_names
+
+STACKS = all_stacks()
+DEFAULTS = [stack for stack in STACKS if stack.release.default]
+
+
+def rosetta(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "rosetta", *arguments], capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def ready(stack: Stack) -> None:
+    if find_python(stack.release.python) is None:
+        pytest.skip(f"{stack.label} needs Python {stack.release.python}, which is not installed here")
+    build_stack(stack)
+
+
+@pytest.mark.parametrize("environment", environment_names())
+@pytest.mark.parametrize("stack", STACKS, ids=lambda stack: stack.label)
+def test_every_release_shows_what_the_reference_shows(stack: Stack, environment: str) -> None:
+    ready(stack)
+    done = rosetta(
+        "conformance", stack.adapter, "--release", stack.label, "--environment", environment, "--episodes", "200", "--json"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = json.loads(done.stdout)
+    assert result["divergences"] == []
+    assert result["episodes"] >= 200
+
+
+@pytest.mark.parametrize("stack", DEFAULTS, ids=lambda stack: stack.label)
+def test_every_framework_can_be_measured_and_reported(stack: Stack, tmp_path: Path) -> None:
+    ready(stack)
+    folder = tmp_path / "run"
+    done = rosetta("bench", stack.adapter, "--plan", "smoke", "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    run = read_run(folder)
+    assert not run.partial
+    assert [record.status for record in run.of(Conformance)] == ["passed"]
+    assert {record.status for record in run.of(End)} == {"ok"}
+    assert {record.criterion for record in run.of(Ceiling)} == {"slo", "success_only"}
+    assert {record.name for record in run.of(Cost)} >= {"episode_step_overhead", "live_episode_bytes"}
+    assert run.of(Ratio)
+    assert Path(result["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert len(result["summary"]) == 10

@@ -1,0 +1,85 @@
+"""Stacks are found from the adapter folders, and what is missing is said with the command that mends it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import stacks
+from bench.stacks import StackError, adapter_names, all_stacks, find_python, find_stack, require_stack
+
+
+def test_every_adapter_has_exactly_one_default_release() -> None:
+    assert adapter_names()
+    for name in adapter_names():
+        defaults = [stack for stack in all_stacks() if stack.adapter == name and stack.release.default]
+        assert [stack.label for stack in defaults] == [find_stack(name).label]
+
+
+def test_a_release_is_found_by_version_label_or_requirement() -> None:
+    for stack in all_stacks():
+        release = stack.release
+        for name in (release.version, release.label, f"{release.package}=={release.version}"):
+            assert find_stack(stack.adapter, name).label == stack.label
+
+
+def test_unknown_names_list_what_there_is() -> None:
+    with pytest.raises(StackError, match=f"no framework 'gymnastics'.*{adapter_names()[0]}"):
+        find_stack("gymnastics")
+    with pytest.raises(StackError, match=r"no supported release '0\.0\.1'"):
+        find_stack(adapter_names()[0], "0.0.1")
+
+
+def test_a_stack_that_is_not_built_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    stack = find_stack(adapter_names()[0])
+    assert not stack.is_ready()
+    with pytest.raises(StackError, match=r"not built; build it with: rosetta stack build"):
+        require_stack(stack)
+
+
+def test_a_stack_is_out_of_date_once_its_constraints_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    stack = find_stack(adapter_names()[0])
+    (stack.folder / "bin").mkdir(parents=True)
+    stack.python.symlink_to(sys.executable)
+    (stack.folder / "rosetta-stack.json").write_text(f'{{"inputs_sha256": "{stack.inputs_sha256}"}}', encoding="utf-8")
+    assert stack.is_ready()
+    (stack.folder / "rosetta-stack.json").write_text('{"inputs_sha256": "0"}', encoding="utf-8")
+    with pytest.raises(StackError, match="out of date"):
+        require_stack(stack)
+
+
+def test_pythons_are_run_before_they_are_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind pyenv's shims a name on PATH may lead nowhere."""
+    shim = tmp_path / "python3.12"
+    shim.write_text("#!/bin/sh\necho 'pyenv: python3.12: command not found' >&2\nexit 127\n", encoding="utf-8")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))
+    assert find_python("3.12") is None or find_python("3.12") == Path(sys.executable)
+    working = tmp_path / "pyenv" / "versions" / "3.12.9" / "bin"
+    working.mkdir(parents=True)
+    (working / "python").write_text("#!/bin/sh\necho 3.12\n", encoding="utf-8")
+    (working / "python").chmod(0o755)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    assert find_python("3.12") in {working / "python", Path(sys.executable)}
+
+
+def test_this_interpreter_is_found() -> None:
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert find_python(version) == Path(sys.executable)
+
+
+def test_an_installation_that_fails_says_why_and_leaves_no_half_built_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    stack = find_stack(adapter_names()[0])
+    release = stack.release.model_copy(update={"extra": "no-such-extra", "version": "0.0.0-none"})
+    broken = stacks.Stack(stack.adapter, stack.facts, release)
+    with pytest.raises(StackError, match="is missing; every supported release has its constraints"):
+        stacks.build_stack(broken)
+    assert not broken.folder.exists()

@@ -1,0 +1,156 @@
+"""The command line as a person meets it: help, results, one-line errors, exit codes, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from canonical.catalogue import environment_names
+from canonical.transcript import Transcript
+
+VERBS = ("envs", "play", "rollout", "check", "serve", "conformance", "bench", "report", "doctor", "stack")
+
+
+def rosetta(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "rosetta", *arguments],
+        input=stdin, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def test_help_names_every_verb_and_the_exit_codes() -> None:
+    done = rosetta("--help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert f"\n  {verb} " in done.stdout
+    assert "Exit codes" in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb: str) -> None:
+    done = rosetta(verb, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+
+
+def test_envs_lists_the_catalogue() -> None:
+    assert [row["name"] for row in json.loads(rosetta("envs", "--json").stdout)] == list(environment_names())
+    text = rosetta("envs").stdout
+    assert "wordle (version 1)" in text
+    assert "train 2,717, validation 340, test 339" in text
+
+
+def test_a_person_can_play_win_and_stop() -> None:
+    tasks = {step: f"train/{step:04d}" for step in (0, 1)}
+    solved = json.loads(rosetta("rollout", "wordle", "--task", tasks[0], "--json").stdout)[0]
+    word = solved["steps"][0]["action"]["arguments"]["word"]
+    done = rosetta("play", "wordle", "--task", tasks[0], stdin=f"zzzzz\n{word}\n")
+    assert done.returncode == 0
+    assert "not in the word list" in done.stdout
+    assert "G G G G G" in done.stdout
+    assert "terminated, solved: reward 1" in done.stdout
+    assert "stopped" in rosetta("play", "wordle", stdin="crane\n\n").stdout
+
+
+@pytest.mark.parametrize("policy", ["oracle", "random"])
+def test_a_rollout_is_shown_and_written_and_can_be_replayed(policy: str, tmp_path: Path) -> None:
+    out = tmp_path / "transcripts.jsonl"
+    done = rosetta("rollout", "wordle", "--policy", policy, "--split", "test", "--episodes", "2", "--out", str(out))
+    assert done.returncode == 0
+    assert "test/0000" in done.stdout
+    first, second = (Transcript.from_line(line) for line in out.read_text(encoding="ascii").splitlines())
+    assert (first.task, second.task) == ("test/0000", "test/0001")
+    again = tmp_path / "again.jsonl"
+    done = rosetta(
+        "rollout", "wordle", "--policy", "replay", "--actions", str(out), "--split", "test", "--episodes", "2",
+        "--out", str(again), "--quiet",
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_a_script_is_played_line_by_line(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"name": "guess", "arguments": {"word": "crane"}}\n"some text"\n', encoding="utf-8")
+    (played,) = json.loads(rosetta("rollout", "wordle", "--policy", "scripted", "--actions", str(script), "--json").stdout)
+    assert [step["result"]["observation"].get("error") for step in played["steps"]] == [None, "unparsable"]
+    script.write_text('{"name": "guess"}\n', encoding="utf-8")
+    done = rosetta("rollout", "wordle", "--policy", "scripted", "--actions", str(script))
+    assert done.returncode == 3
+    assert "line 1: an action is a text, or an object" in done.stderr
+
+
+def test_check_passes_what_keeps_its_promises_and_shows_what_does_not(tmp_path: Path) -> None:
+    assert rosetta("check", "wordle", "--episodes", "5").returncode == 0
+    broken = tmp_path / "environment.py"
+    broken.write_text(
+        "import random\n"
+        "from canonical.environment import Environment\n"
+        "from canonical.reward import Criterion\n"
+        "from canonical.task import Task, TaskSet\n"
+        "from canonical.tool import tool\n"
+        "class Coin(Environment[dict[str, int]]):\n"
+        "    '''Toss.'''\n"
+        "    name = 'coin'\n"
+        "    max_turns = 3\n"
+        "    rubric = Criterion('heads', lambda state: float(state['heads']))\n"
+        "    def tasks(self): return TaskSet([Task(id='train/0')])\n"
+        "    def start(self, task, rng): return {'heads': 0}\n"
+        "    def prompt(self, task, state): return 'Toss.'\n"
+        "    @tool\n"
+        "    def toss(self, state) -> str:\n"
+        "        '''Toss a coin.'''\n"
+        "        state['heads'] = random.randint(0, 1)\n"
+        "        return str(state['heads'])\n",
+        encoding="utf-8",
+    )
+    done = rosetta("check", str(broken))
+    assert done.returncode == 1
+    assert "toss" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["rollout", "chess"], 3, "there is no environment 'chess'; the catalogue has"),
+        (["rollout", "wordle", "--task", "train/9999"], 3, "there is no task 'train/9999'"),
+        (["rollout", "wordle", "--split", "dev"], 3, "there is no split 'dev'"),
+        (["rollout", "wordle", "--policy", "model"], 2, "needs --model"),
+        (["rollout", "wordle", "--policy", "telepathy"], 2, "telepathy"),
+        (["rollout", "wordle", "--policy", "model", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"], 3, "error:"),
+        (["conformance", "gymnastics"], 3, "there is no framework 'gymnastics'; there are"),
+        (["conformance"], 2, "name at least one framework"),
+        (["bench", "gymnastics"], 3, "there is no framework 'gymnastics'"),
+        (["bench", "openenv", "--release", "0.0.1"], 3, "no supported release '0.0.1'"),
+        (["bench", "openenv", "--environment", "no/such/file.py"], 3, "there is no environment"),
+        (["serve", "wordle", "--as", "gymnastics"], 3, "there is no framework"),
+        (["report", "/nowhere"], 2, "does not exist"),
+        (["frobnicate"], 2, "No such command"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_line_and_an_exit_code(arguments: list[str], code: int, words: str) -> None:
+    done = rosetta(*arguments)
+    assert done.returncode == code, done.stderr
+    assert words in " ".join(done.stderr.split())
+    assert done.stdout == ""
+
+
+def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+    done = rosetta("report", str(tmp_path))
+    assert done.returncode == 3
+    assert "records.jsonl is missing" in " ".join(done.stderr.split())
+
+
+def test_doctor_names_every_stack_and_the_command_that_mends_it() -> None:
+    value = json.loads(rosetta("doctor", "--json").stdout)
+    assert value["stacks"]
+    for row in value["stacks"]:
+        assert row["state"] == "ready" or row["fix"]
+    text = rosetta("doctor").stdout
+    assert all(row["stack"] in text for row in value["stacks"])
