@@ -25,9 +25,11 @@ class Sessions:
         self.accepted = self.open = self.most = self.resets = self.steps = self.pongs = self.closes = 0
         self.states: list[dict] = []
         self.first_reset_open = None
+        self.seeds: list[int] = []
 
     def counts(self) -> dict:
-        return {k: v for k, v in vars(self).items() if isinstance(v, int | None)}
+        counted = {name: value for name, value in vars(self).items() if isinstance(value, int | None)}
+        return counted | {"seeds": sorted(self.seeds)}
 
     def answer_http(self, connection, request):
         if request.path == "/counts":
@@ -64,6 +66,7 @@ class Sessions:
                 if self.first_reset_open is None:
                     self.first_reset_open = self.open
                 self.resets += 1
+                self.seeds.append(message["data"]["seed"])
                 state |= {"task": message["data"]["task"], "turn": 0}
                 await connection.send(observation(f"play {state['task']}", None, done=False))
             case "step":
