@@ -42,7 +42,8 @@ def test_an_adapter_imports_canonical_and_what_it_declares(folder: Path) -> None
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in folder.rglob("*.py")
         for name, line in foreign(path)
-        if name.partition(".")[0] not in declared | {"canonical"} and not (name == mine or name.startswith(f"{mine}."))
+        if name.partition(".")[0] not in declared | {"canonical"}
+        and not (name == mine or name.startswith(f"{mine}."))
     ]
     assert wrong == []
 
@@ -58,13 +59,15 @@ def test_a_baseline_is_written_as_a_user_would_and_knows_no_episode(folder: Path
             # The environment itself may use its framework and that framework's own dependencies, never ours.
             assert [name for name in names if name.partition(".")[0] in OWN] == []
         else:
-            assert [n for n in names if n.startswith(("adapters", "reports", "rosetta", "canonical.episode"))] == []
+            assert [
+                n for n in names if n.startswith(("adapters", "reports", "rosetta", "canonical.episode"))
+            ] == []
     assert declared
 
 
 def test_canonical_imports_the_standard_library_and_pydantic() -> None:
     allowed = {"pydantic", "pydantic_core", "canonical"}
-    on_use = {"canonical/task.py": {"yaml"}, "canonical/judge.py": {"openai"}, "canonical/policy.py": {"openai"}}
+    on_use = {"canonical/task.py": {"yaml"}, "canonical/chat.py": {"openai"}}
     wrong = []
     for path in (ROOT / "canonical").rglob("*.py"):
         extra = on_use.get(path.relative_to(ROOT).as_posix(), set())
