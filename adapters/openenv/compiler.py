@@ -269,7 +269,7 @@ class CompiledEnvironment(OpenEnvEnvironment[Action, Observation, EpisodeState])
         observation, cause = result.observation, result.cause
         code = observation.error
         return StepObservation(
-            tool_name=action.tool_name,
+            tool_name=_sendable(action.tool_name),
             result=write_content(observation.blocks),
             error=None
             if code is None

@@ -12,7 +12,6 @@ from websockets.exceptions import WebSocketException
 from adapters.openenv.wire import TEXT_KEY, read_content
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, ErrorCode, Message, Observation
-from canonical.dialect import write_calls
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
@@ -121,23 +120,11 @@ class OpenEnvSession:
 def write_action(action: Action) -> dict[str, Any]:
     """Return an action as OpenEnv's client sends it.
 
-    Text goes into the metadata of a `CallToolAction`, and the episode on the server reads it. So does a call whose name
-    or arguments have keys that are no valid Unicode, written as text: OpenEnv would end the session over it.
-
-    Raises:
-        SessionError: JSON cannot carry the arguments.
+    Text goes into the metadata of a `CallToolAction`, and the episode on the server reads it.
     """
-    if not isinstance(action, str):
-        try:
-            "".join((action.name, *action.arguments)).encode()
-        except UnicodeEncodeError:
-            try:
-                action = write_calls([action])
-            except ValueError as error:
-                raise SessionError(f"OpenEnv cannot carry this call: {error}") from error
-        else:
-            return {"type": "call_tool", "tool_name": action.name, "arguments": dict(action.arguments)}
-    return {"type": "call_tool", "tool_name": "", "arguments": {}, "metadata": {TEXT_KEY: action}}
+    if isinstance(action, str):
+        return {"type": "call_tool", "tool_name": "", "arguments": {}, "metadata": {TEXT_KEY: action}}
+    return {"type": "call_tool", "tool_name": action.name, "arguments": dict(action.arguments)}
 
 
 def _read_result(seen: Any, reward: Any, done: Any) -> StepResult:
