@@ -541,8 +541,10 @@ class Post:
 
         self.stop()
         EnvUser.share = None
-        plan = LoadPlan.parse(msg.data["plan"])
+        sessions = 0
         try:
+            plan = LoadPlan.parse(msg.data["plan"])
+            sessions = len(plan.share(place.rank, place.of))
             wire = load_wire(plan.wire)
             share = Share(
                 plan,
@@ -555,18 +557,12 @@ class Post:
             obstacle = share.obstacle()
             if wire.transport != WebSocketUser.transport:
                 obstacle = f"no user speaks the transport {wire.transport!r} of {plan.wire}"
-        except WireNotFound as e:
+        except (BadPlan, WireNotFound) as e:
             obstacle = str(e)
         except Exception as e:  # noqa: BLE001 - the wire is foreign code, and this is where it is first run
-            obstacle = (
-                f"the wire protocol {plan.wire} cannot write the calls of the plan: {type(e).__name__}: {e}"
-            )
+            obstacle = f"the wire protocol cannot write the calls of the plan: {type(e).__name__}: {e}"
         if obstacle is not None:
-            end(
-                ShareSummary(
-                    rank=place.rank, sessions=len(plan.share(place.rank, place.of)), failure=obstacle
-                )
-            )
+            end(ShareSummary(rank=place.rank, sessions=sessions, failure=obstacle))
             return
         EnvUser.share = share
         _stop_in_order_on_sigint()

@@ -215,6 +215,8 @@ class Share:
         """Open the barrier, and count who is there."""
         # One turn of the event loop first: whoever lost the connection already learns it and is not counted.
         gevent.sleep(0)
+        if self.ended:
+            return
         self._peak_open = sum(not connection.lost for connection in self._open)
         self._rss_held = _resident_bytes()
         self._went = _clocks()
