@@ -172,7 +172,9 @@ def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: 
             f"{stack.label} needs Python {stack.release.python}, which is not installed; "
             f"get it with 'uv python install {stack.release.python}' or from your system"
         )
-    uv = _find_uv()
+    uv = find_uv()
+    if uv is None:
+        raise StackError("uv is not installed; install the extra 'harness' of this project, or uv itself")
     STACKS.mkdir(exist_ok=True)
     with (STACKS / f"{stack.release.label}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -206,12 +208,10 @@ def require_stack(stack: Stack) -> None:
         raise StackError(f"the stack {stack.label} {state}; build it with: {stack.build_command()}")
 
 
-def _find_uv() -> str:
+def find_uv() -> str | None:
+    """Return where uv is: beside the running interpreter, or on PATH."""
     beside = Path(sys.executable).parent / "uv"
-    found = str(beside) if beside.exists() else shutil.which("uv")
-    if found is None:
-        raise StackError("uv is not installed; install the extra 'harness' of this project, or uv itself")
-    return found
+    return str(beside) if beside.exists() else shutil.which("uv")
 
 
 def _run(command: list[str], stack: Stack) -> None:

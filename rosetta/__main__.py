@@ -6,37 +6,10 @@ import sys
 
 import click
 
-from bench.client import WorkerError
-from bench.records import RunError
-from bench.scenarios import ScenarioError
-from bench.stacks import StackError
-from canonical.adapter import AdapterFactsError, SessionError
-from canonical.catalogue import UnknownEnvironmentError
-from canonical.chat import ChatError
-from canonical.environment import NoOracleError
-from canonical.task import TaskLoadError, UnknownTaskError
-from canonical.tool import ToolDefinitionError
-from canonical.transcript import TranscriptError
 from rosetta import author, frameworks
 from rosetta.console import CANNOT_RUN, INTERRUPTED, Console
 
-EXPECTED = (
-    AdapterFactsError,
-    NoOracleError,
-    ChatError,
-    RunError,
-    ScenarioError,
-    SessionError,
-    StackError,
-    TaskLoadError,
-    ToolDefinitionError,
-    TranscriptError,
-    UnknownEnvironmentError,
-    UnknownTaskError,
-    WorkerError,
-    OSError,
-)
-"""What a person can meet without a fault of this program: each is one clear line, not a traceback."""
+OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -61,10 +34,10 @@ for command in (*author.COMMANDS, *frameworks.COMMANDS):
     cli.add_command(command)
 
 
-def main() -> None:
-    """Run the command line and leave with its exit code."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line, with the arguments of the process unless others are given, and leave with its exit code."""
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(arguments, prog_name="rosetta", standalone_mode=False)
     except click.exceptions.Exit as wanted:
         code = wanted.exit_code
     except click.UsageError as error:
@@ -76,7 +49,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         Console().error("interrupted")
         code = INTERRUPTED
-    except EXPECTED as error:
+    except Exception as error:
+        # Exceptions of this project, and what the system refuses, are sentences for a person. Others are faults of ours.
+        if type(error).__module__.partition(".")[0] not in OWN and not isinstance(error, OSError):
+            raise
         Console().error(str(error))
         code = CANNOT_RUN
     sys.exit(code if isinstance(code, int) else 0)

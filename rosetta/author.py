@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from bench.client import start_worker
-from bench.server import start_server
-from bench.session import connect_session
+from bench.session import connect_session, serve
 from bench.stacks import build_stack, find_stack, require_stack
 from canonical.adapter import Session
 from canonical.catalogue import environment_names, load_environment
@@ -36,7 +35,7 @@ from rosetta.console import FINDING, Console, output_options
 def envs(*, quiet: bool, as_json: bool) -> None:
     """List the environments of the catalogue."""
     console = Console(quiet=quiet, as_json=as_json)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in environment_names():
         environment = load_environment(name)
         tasks = environment.tasks()
@@ -132,7 +131,7 @@ def _action_of_line(line: str, tools: tuple[Tool, ...]) -> Action:
     except json.JSONDecodeError as error:
         raise ValueError(f"the arguments are not JSON: {error.msg} at column {error.colno}") from error
     if not isinstance(arguments, dict):
-        raise ValueError('the arguments must be a JSON object, such as {"argument": 1}')
+        raise ValueError('the arguments must be a JSON object, such as {"argument": 1}')  # noqa: TRY004 - a value
     return ToolCall(name, arguments)
 
 
@@ -257,7 +256,7 @@ def _show_step(step: TranscriptStep) -> None:
         )
 
 
-def _policies(
+def _policies(  # noqa: PLR0917 - the options of one command
     name: str,
     environment: Environment[Any],
     actions: Path | None,
@@ -325,7 +324,8 @@ async def _sessions(
         client = await running.enter_async_context(start_worker(stack.python, stack.adapter))
         url = None
         if stack.facts.kind == "server":
-            url = (await running.enter_async_context(start_server(stack, source))).url
+            host = await running.enter_async_context(start_worker(stack.python, stack.adapter))
+            url = (await serve(host, source)).url
         yield lambda: connect_session(client, source, url=url)
 
 

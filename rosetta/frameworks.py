@@ -11,17 +11,13 @@ from typing import Any
 
 import click
 
-from bench.benchmark import run_benchmark
 from bench.client import RequestFailed, start_worker
 from bench.conformance import ConformanceResult, run_conformance
 from bench.plan import PLANS, Plan
 from bench.progress import Progress
-from bench.recording import Request
-from bench.records import read_run
 from bench.session import serve as serve_environment
-from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_python, find_stack, require_stack
+from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_python, find_stack, find_uv, require_stack
 from canonical.catalogue import load_environment
-from reports.render import render_run, summarise, write_report
 from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
 
 _NANOSECONDS = 1_000_000_000
@@ -50,8 +46,11 @@ def doctor(*, quiet: bool, as_json: bool) -> None:
             state, fix = ("out of date" if stack.python.exists() else "not built"), stack.build_command()
         rows.append({"stack": stack.label, "framework": stack.facts.title, "state": state, "fix": fix})
     tools = [
-        {"tool": name, "state": "found" if shutil.which(name) else "missing", "purpose": purpose}
-        for name, purpose in (("uv", "builds stacks"), ("git", "names the commit in records"))
+        {"tool": name, "state": "found" if found else "missing", "purpose": purpose}
+        for name, found, purpose in (
+            ("uv", find_uv(), "builds stacks"),
+            ("git", shutil.which("git"), "names the commit in records"),
+        )
     ]
     width = max(len(row["stack"]) for row in rows)
     lines = [f"Python {sys.version.split()[0]}, harness ready", ""]
@@ -271,6 +270,10 @@ def bench(
 
     Records and report go to one folder. Interrupting keeps what was measured; the report says that it is partial.
     """
+    # The statistics behind a benchmark take seconds to import, which no other verb should pay.
+    from bench.benchmark import run_benchmark  # noqa: PLC0415
+    from bench.recording import Request  # noqa: PLC0415
+
     console = Console(quiet=quiet, as_json=as_json)
     name = load_environment(environment).name
     chosen = find_stack(framework, release)
@@ -298,14 +301,14 @@ def bench(
         _show_report(folder, console)
     if problem is not None:
         raise problem
-    if any(record.status != "passed" for record in _conformance_of(folder)):
+    if not _has_passed(folder):
         sys.exit(FINDING)
 
 
-def _conformance_of(folder: Path) -> tuple[Any, ...]:
-    from bench.records import Conformance  # noqa: PLC0415
+def _has_passed(folder: Path) -> bool:
+    from bench.records import Conformance, read_run  # noqa: PLC0415 - as in `bench`
 
-    return read_run(folder).of(Conformance)
+    return all(record.status == "passed" for record in read_run(folder).of(Conformance))
 
 
 def _adapted(plan: Plan, sessions: int | None, wait: float | None, tool: str | None) -> Plan:
@@ -320,6 +323,9 @@ def _adapted(plan: Plan, sessions: int | None, wait: float | None, tool: str | N
 
 
 def _show_report(folder: Path, console: Console) -> None:
+    from bench.records import read_run  # noqa: PLC0415 - as in `bench`
+    from reports.render import render_run, summarise, write_report  # noqa: PLC0415
+
     run = read_run(folder)
     page = write_report(render_run(run), folder)
     lines = summarise(run)

@@ -19,7 +19,11 @@ DEFAULTS = [stack for stack in STACKS if stack.release.default]
 
 def rosetta(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-m", "rosetta", *arguments], capture_output=True, text=True, timeout=timeout, check=False
+        [sys.executable, "-P", "-m", "rosetta", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 
@@ -34,7 +38,15 @@ def ready(stack: Stack) -> None:
 def test_every_release_shows_what_the_reference_shows(stack: Stack, environment: str) -> None:
     ready(stack)
     done = rosetta(
-        "conformance", stack.adapter, "--release", stack.label, "--environment", environment, "--episodes", "200", "--json"
+        "conformance",
+        stack.adapter,
+        "--release",
+        stack.label,
+        "--environment",
+        environment,
+        "--episodes",
+        "200",
+        "--json",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = json.loads(done.stdout)

@@ -12,7 +12,15 @@ from canonical.catalogue import environment_names, load_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 ADAPTERS = sorted(path.parent for path in ROOT.glob("adapters/*/adapter.toml"))
-FILES = ("__init__.py", "adapter.py", "compiler.py", "session.py", "known_failures.toml", "README.md", "constraints")
+FILES = (
+    "__init__.py",
+    "adapter.py",
+    "compiler.py",
+    "session.py",
+    "known_failures.toml",
+    "README.md",
+    "constraints",
+)
 
 
 def test_there_is_an_adapter() -> None:
@@ -62,5 +70,9 @@ def test_no_framework_is_named_outside_its_folder() -> None:
             if path.is_relative_to(ROOT / "bench" / "baselines"):
                 continue
             text = path.read_text(encoding="utf-8")
-            places += [f"{path.relative_to(ROOT)}: {name}" for name in names if f'== "{name}"' in text or f'"{name}" ==' in text]
+            places += [
+                f"{path.relative_to(ROOT)}: {name}"
+                for name in names
+                if f'== "{name}"' in text or f'"{name}" ==' in text
+            ]
     assert places == []

@@ -40,12 +40,16 @@ def test_a_stack_that_is_not_built_names_the_command(tmp_path: Path, monkeypatch
         require_stack(stack)
 
 
-def test_a_stack_is_out_of_date_once_its_constraints_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_is_out_of_date_once_its_constraints_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stacks, "STACKS", tmp_path)
     stack = find_stack(adapter_names()[0])
     (stack.folder / "bin").mkdir(parents=True)
     stack.python.symlink_to(sys.executable)
-    (stack.folder / "rosetta-stack.json").write_text(f'{{"inputs_sha256": "{stack.inputs_sha256}"}}', encoding="utf-8")
+    (stack.folder / "rosetta-stack.json").write_text(
+        f'{{"inputs_sha256": "{stack.inputs_sha256}"}}', encoding="utf-8"
+    )
     assert stack.is_ready()
     (stack.folder / "rosetta-stack.json").write_text('{"inputs_sha256": "0"}', encoding="utf-8")
     with pytest.raises(StackError, match="out of date"):
@@ -55,7 +59,9 @@ def test_a_stack_is_out_of_date_once_its_constraints_change(tmp_path: Path, monk
 def test_pythons_are_run_before_they_are_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind pyenv's shims a name on PATH may lead nowhere."""
     shim = tmp_path / "python3.12"
-    shim.write_text("#!/bin/sh\necho 'pyenv: python3.12: command not found' >&2\nexit 127\n", encoding="utf-8")
+    shim.write_text(
+        "#!/bin/sh\necho 'pyenv: python3.12: command not found' >&2\nexit 127\n", encoding="utf-8"
+    )
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))

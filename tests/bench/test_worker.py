@@ -45,7 +45,11 @@ def test_a_session_behind_a_worker_is_a_session_and_shows_what_the_episode_shows
             episode = Episode.open(wordle, "train/0003", seed=7)
             assert opened.prompt == episode.prompt
             assert opened.tools == tuple(tool.spec for tool in wordle.tools)
-            for action in (ToolCall("guess", {"word": "crane"}), "no call", ToolCall("x", {"\ud800": "\ud800"})):
+            for action in (
+                ToolCall("guess", {"word": "crane"}),
+                "no call",
+                ToolCall("x", {"\ud800": "\ud800"}),
+            ):
                 assert await session.step(action) == episode.step(action)
 
     with_worker(play)
@@ -86,14 +90,14 @@ def test_a_worker_that_dies_says_how_and_shows_its_last_words() -> None:
 
 def test_requests_that_make_no_sense_are_refused_and_the_worker_goes_on() -> None:
     async def ask(worker: Worker) -> None:
-        with pytest.raises(SessionError, match="train/9999"):
-            async with connect_session(worker, "wordle", url=None) as session:
+        async with connect_session(worker, "wordle", url=None) as session:
+            with pytest.raises(SessionError, match="train/9999"):
                 await session.open("train/9999", 0)
         with pytest.raises(RequestFailed, match="there is no environment 'chess'"):
             await serve(worker, "chess")
-        with pytest.raises(SessionError, match="no session"):
-            async with connect_session(worker, "wordle", url=None) as session:
-                await session.close()
+        async with connect_session(worker, "wordle", url=None) as session:
+            await session.close()
+            with pytest.raises(SessionError, match="no session"):
                 await session.step("x")
         assert (await worker.observe()).open_sessions == 0
 
@@ -103,13 +107,20 @@ def test_requests_that_make_no_sense_are_refused_and_the_worker_goes_on() -> Non
 def test_another_protocol_is_refused() -> None:
     async def ask(worker: Worker) -> None:
         with pytest.raises(RequestFailed, match="protocol 99"):
-            await worker.request(protocol.Started, lambda seq: protocol.Start(seq=seq, protocol=99), timeout_s=10)
+            await worker.request(
+                protocol.Started, lambda seq: protocol.Start(seq=seq, protocol=99), timeout_s=10
+            )
 
     with_worker(ask)
 
 
 def test_a_line_that_is_no_request_is_answered_on_the_wire() -> None:
-    lines = [b"not json", b"[]", b'{"type":"start","seq":1,"protocol":1,"surplus":true}', b'{"type":"observe","seq":2}']
+    lines = [
+        b"not json",
+        b"[]",
+        b'{"type":"start","seq":1,"protocol":1,"surplus":true}',
+        b'{"type":"observe","seq":2}',
+    ]
     done = subprocess.run(
         [str(PYTHON), "-P", "-m", "bench.worker", "--adapter", REFERENCE],
         input=b"\n".join(lines) + b"\n", capture_output=True, timeout=60, check=True,
@@ -130,7 +141,9 @@ def test_nothing_is_left_when_the_harness_is_killed() -> None:
         "        print(worker.pid, flush=True)\n        os.kill(os.getpid(), 9)\n"
         "asyncio.run(main())\n"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     pid = int(done.stdout)
     for _ in range(100):
         try:
@@ -152,12 +165,15 @@ def script_of(turns: int) -> protocol.Script:
         seed=5,
         calls=[call.to_json() for call in calls],
         expected=[
-            protocol.Expected(text=r.observation.text, reward=r.reward, ended=r.cause is not None) for r in results
+            protocol.Expected(text=r.observation.text, reward=r.reward, ended=r.cause is not None)
+            for r in results
         ],
     )
 
 
-def run_load(script: protocol.Script, adapter: str = REFERENCE, *, sessions: int = 20) -> tuple[list[tuple[str, str]], int]:
+def run_load(
+    script: protocol.Script, adapter: str = REFERENCE, *, sessions: int = 20
+) -> tuple[list[tuple[str, str]], int]:
     batches = []
 
     async def load(worker: Worker) -> int:
@@ -187,7 +203,10 @@ def test_a_load_records_every_operation_of_every_session() -> None:
     rows, succeeded = run_load(script_of(3))
     assert succeeded == 20
     assert sorted(rows) == sorted(
-        [(phase, Status.OK) for phase in (Phase.CONNECT, Phase.RESET, Phase.STEP, Phase.STEP, Phase.STEP, Phase.CLOSE)]
+        [
+            (phase, Status.OK)
+            for phase in (Phase.CONNECT, Phase.RESET, Phase.STEP, Phase.STEP, Phase.STEP, Phase.CLOSE)
+        ]
         * 20
     )
 
@@ -204,7 +223,9 @@ def test_a_fast_but_wrong_answer_is_wrong_not_ok() -> None:
 def test_costs_are_raw_measurements() -> None:
     async def weigh(worker: Worker) -> protocol.Costed:
         return await worker.request(
-            protocol.Costed, lambda seq: protocol.Cost(seq=seq, environment="wordle", episodes=1000), timeout_s=60
+            protocol.Costed,
+            lambda seq: protocol.Cost(seq=seq, environment="wordle", episodes=1000),
+            timeout_s=60,
         )
 
     costed = with_worker(weigh)

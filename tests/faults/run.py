@@ -20,7 +20,17 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = Path(__file__).with_name("faults.yaml")
 CORE_TESTS = ("tests/canonical", "-x", "-q", "-p", "no:cacheprovider", "-n", "0")
-SKIPPED = {".git", ".nox", ".venv", ".stacks", "runs", ".hypothesis", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+SKIPPED = {
+    ".git",
+    ".nox",
+    ".venv",
+    ".stacks",
+    "runs",
+    ".hypothesis",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,9 @@ def read_faults(path: Path) -> list[Fault]:
     for fault in faults:
         count = (ROOT / fault.file).read_text(encoding="utf-8").count(fault.old)
         if count != 1:
-            raise SystemExit(f"{path.name}: {fault.name}: the old text stands {count} times in {fault.file}, not once")
+            raise SystemExit(
+                f"{path.name}: {fault.name}: the old text stands {count} times in {fault.file}, not once"
+            )
     return faults
 
 
@@ -53,7 +65,13 @@ def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command on the copy: its modules come before those of the installed project."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-P", *command], cwd=copy, env=environment, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, "-P", *command],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
 
 
@@ -99,7 +117,9 @@ def main() -> int:
             shutil.rmtree(copy)
             survivors += noticed is None
             by, how = noticed or ("NOTHING", "the fault survives")
-            sys.stdout.write(f"| {fault.name} | {fault.file} | {by} | {how} | {time.monotonic() - start:.0f} |\n")
+            sys.stdout.write(
+                f"| {fault.name} | {fault.file} | {by} | {how} | {time.monotonic() - start:.0f} |\n"
+            )
             sys.stdout.flush()
     sys.stdout.write(f"\n{len(faults)} faults, {survivors} survive\n")
     return 1 if survivors else 0
