@@ -142,6 +142,8 @@ class Banner:
     tone: Literal["alarm", "warning", "note"]
     title: str
     text: str
+    points: tuple[str, ...] = ()
+    """Several things of the kind, one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
-from bench.machine import FOREIGN_CPU_LIMIT, QUIET_PSI
+from bench.machine import FOREIGN_CPU_LIMIT
 from bench.records import Note
 from bench.samples import Phase
 from bench.stats import TooSmall, quantile_name
@@ -38,9 +37,6 @@ from reports.wording import (
     usable_cores,
 )
 
-PSI_SECONDS = 10
-"""Time that a reading of the pressure looks back."""
-
 if TYPE_CHECKING:
     from bench.records import Ceiling, CriterionKind, End
     from reports.document import Tone
@@ -65,9 +61,9 @@ def banners(measurements: Measurements) -> tuple[Banner, ...]:
         _unverified(measurements),
         _partial(measurements),
         _foreign_load(measurements),
+        _notes(measurements),
         _dirty(measurements),
     ]
-    found += [Banner("warning", "Note", note.text) for note in measurements.run.of(Note)]
     return tuple(banner for banner in found if banner is not None)
 
 
@@ -112,44 +108,23 @@ def _partial(measurements: Measurements) -> Banner | None:
 
 
 def _foreign_load(measurements: Measurements) -> Banner | None:
-    waited = [value for value in _quiet_before(measurements) if value >= QUIET_PSI]
     shares = [share for end in measurements.ends.values() if (share := _stolen_share(end)) is not None]
     stolen = [share for share in shares if share > FOREIGN_CPU_LIMIT]
-    sentences = []
-    if waited:
-        sentences.append(
-            f"Before {notation.plural(len(waited), 'cell')} this run had left the machine alone for {PSI_SECONDS} s, and still some task "
-            f"waited for a processor in up to {max(waited):.0f} % of that time (quiet is below {QUIET_PSI:.0f} %)."
-        )
+    sentences = [note.text for note in measurements.run.of(Note) if is_disturbance(note.text)]
     if stolen:
         sentences.append(
-            f"In {notation.plural(len(stolen), 'cell')} the hypervisor gave up to {notation.share(max(stolen))} of the processor time to somebody else."
+            f"The hypervisor gave up to {notation.share(max(stolen))} of the processor time to somebody else "
+            f"(in {notation.plural(len(stolen), 'cell')})."
         )
     if not sentences:
         return None
-    return Banner(
-        "warning",
-        "The machine was not quiet",
-        " ".join(sentences) + " Read latencies as upper bounds, and compare them with no quiet run.",
-    )
+    text = "Read latencies as upper bounds, and compare them with no quiet run."
+    return Banner("warning", "The machine was not quiet", text, tuple(sentences))
 
 
-def _quiet_before(measurements: Measurements) -> list[float]:
-    """Return the pressure before the cells that this run itself cannot have caused: nothing of it ran just before."""
-    readings = sorted(
-        (
-            (end.pressure_before, end.pressure_after)
-            for end in measurements.ends.values()
-            if end.pressure_before and end.pressure_after
-        ),
-        key=lambda pair: pair[0].at_ns,
-    )
-    found = []
-    for (_, earlier), (before, _) in itertools.pairwise(readings):
-        alone = before.at_ns - earlier.at_ns >= PSI_SECONDS * 1_000_000_000
-        if alone and before.cpu_some_avg10 is not None:
-            found.append(before.cpu_some_avg10)
-    return found
+def is_disturbance(note: str) -> bool:
+    """Whether a note is one of the sentences of `bench.machine.disturbances`: others kept the machine busy."""
+    return note.startswith(("Other processes used", "Tasks already waited for a CPU"))
 
 
 def _stolen_share(end: End) -> float | None:
@@ -158,6 +133,13 @@ def _stolen_share(end: End) -> float | None:
         return None
     capacity_s = (after.at_ns - before.at_ns) / 1e9 * after.cpus
     return (after.steal_s - before.steal_s) / capacity_s if capacity_s > 0 else None
+
+
+def _notes(measurements: Measurements) -> Banner | None:
+    notes = tuple(note.text for note in measurements.run.of(Note) if not is_disturbance(note.text))
+    if len(notes) <= 1:
+        return Banner("warning", "Note", notes[0]) if notes else None
+    return Banner("warning", "Notes", "What the run wrote down about itself:", notes)
 
 
 def _dirty(measurements: Measurements) -> Banner | None:
@@ -183,7 +165,7 @@ def summary(measurements: Measurements) -> tuple[SummaryLine, ...]:
     packages = ", ".join(f"{package} {version}" for package, version in sorted(header.framework.items()))
     partial = " (partial run)" if measurements.run.partial else ""
     environment = f"{header.environment.name} {header.environment.version}"
-    notes = measurements.run.of(Note)
+    notes = [note for note in measurements.run.of(Note) if not is_disturbance(note.text)]
     remarks = "" if _foreign_load(measurements) is None else "; not quiet"
     remarks += f"; {notation.plural(len(notes), 'note')} in the report" if notes else ""
     return (
@@ -337,7 +319,9 @@ def measured(measurements: Measurements) -> Section:
     workloads: dict[str, set[str]] = {}
     for cell in measurements.cells:
         workloads.setdefault(describe_workload(cell.workload), set()).add(SUBJECTS[cell.subject])
-    servers = sorted({describe_server(point.condition) for point in measurements.points})
+    servers: dict[str, set[str]] = {}
+    for point in measurements.points:
+        servers.setdefault(describe_server(point.condition), set()).add(SUBJECTS[point.condition.subject])
     facts: list[tuple[str, tuple[str | Code | Strong, ...]]] = [
         (
             "Environment",
@@ -372,7 +356,10 @@ def measured(measurements: Measurements) -> Section:
             ("Workload", (f"{words} ({notation.listing(sorted(subjects))})",))
             for words, subjects in workloads.items()
         ),
-        *(("Server", (words,)) for words in servers),
+        *(
+            ("Server", (f"{words} ({notation.listing(sorted(subjects))})",))
+            for words, subjects in servers.items()
+        ),
         ("Cells", (_cells_sentence(measurements),)),
     ]
     blocks: list[Block] = [Facts(tuple(facts))]

@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from bench.records import End, ServerReading
     from reports.measurements import Ladder, Measurements, Point
 
+REMARKS = (
+    (
+        "Memory per session is the growth of resident memory from before the cell to its peak, divided by the sessions open then. "
+        "A server that already served a cell keeps memory from it, so a later cell can show less than a fresh server would."
+    ),
+    (
+        "Left is the reading after close minus the reading before the cell: sessions and descriptors should be 0; memory that the "
+        "allocator keeps for the next session is no leak unless it grows from cell to cell."
+    ),
+)
+"""What the columns of the server's table mean; under the last one."""
 _MISSING = Entry("not measured", tone="muted")
 
 
@@ -59,9 +70,13 @@ def server(measurements: Measurements) -> Section:
     for number, ladder in enumerate(ladders):
         figure = _figure(ladder, number)
         blocks += [figure] if figure else []
+    conditions = list(dict.fromkeys(point.condition for point in measured))
     blocks += [
-        _table([point for point in measured if point.condition == condition])
-        for condition in dict.fromkeys(point.condition for point in measured)
+        _table(
+            [point for point in measured if point.condition == condition],
+            REMARKS if condition == conditions[-1] else (),
+        )
+        for condition in conditions
     ]
     return Section(anchor, title, tuple(blocks))
 
@@ -74,7 +89,7 @@ def _most(readings: Iterable[int | None]) -> int | None:
     return max((reading for reading in readings if reading is not None), default=None)
 
 
-def _table(points: list[Point]) -> Table:
+def _table(points: list[Point], remarks: tuple[str, ...]) -> Table:
     rows = []
     for point in points:
         peaks = _peaks(point)
@@ -111,16 +126,7 @@ def _table(points: list[Point]) -> Table:
             Column("Left: threads", numeric=True),
         ),
         rows=tuple(rows),
-        remarks=(
-            (
-                "Memory per session is the growth of resident memory from before the cell to its peak, divided by the sessions open then. "
-                "A server that already served a cell keeps memory from it, so a later cell can show less than a fresh server would."
-            ),
-            (
-                "Left is the reading after close minus the reading before the cell: sessions and descriptors should be 0; memory that the "
-                "allocator keeps for the next session is no leak unless it grows from cell to cell."
-            ),
-        ),
+        remarks=remarks,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.machine import Pressure, disturbances
 from bench.records import Run
 from reports.render import MARKDOWN, PAGE, RenderedReport, render_run
 
@@ -146,23 +147,21 @@ def test_a_whole_and_quiet_run_carries_no_banner(whole_report: RenderedReport) -
         ({"status": "unverified"}, "Unverified", "marks cells as unverified"),
         ({"interrupt": True}, "Partial run", "was interrupted"),
         ({"footer": False}, "Partial run", "has no end"),
-        ({"steal": True}, "The machine was not quiet", "hypervisor"),
+        ({"steal": True}, "The machine was not quiet", "upper bounds"),
         ({"header": {"dirty": True}}, "Uncommitted changes", "0123456789ab"),
         ({"header": {"commit": None, "dirty": None}}, "No commit", "cannot be looked up"),
-        (
-            {"notes": ("Other processes used 31% of the CPU.",)},
-            "Note",
-            "Other processes used 31% of the CPU.",
-        ),
+        ({"notes": ("The ratio is missing.",)}, "Note", "The ratio is missing."),
+        ({"notes": ("One.", "Two.")}, "Notes", "wrote down about itself"),
+        ({"notes": ("Other processes used 31% of it.",)}, "The machine was not quiet", "upper bounds"),
     ],
 )
 def test_what_changes_the_meaning_of_the_numbers_stands_above_them(
     make_run: MakeRun, story: dict[str, Any], title: str, words: str
 ) -> None:
     """Unverified, partial, disturbed and unrepeatable runs say so first, on the page and in Markdown."""
-    report = render_run(make_run(ladder=(8, 16), **story))
+    report = render_run(make_run(**{"ladder": (), "pairs": False, "single_sessions": 12, **story}))
     page, markdown = report.files[PAGE].decode(), report.files[MARKDOWN].decode()
-    banner = re.search(rf'<p class="banner \w+"[^>]*><strong>{title}\.</strong> ([^<]*)</p>', page)
+    banner = re.search(rf'<div class="banner \w+"[^>]*><strong>{title}\.</strong> ([^<]*)', page)
     assert banner is not None
     assert words in banner.group(1)
     assert page.index(banner.group()) < page.index('<dl class="summary">')
@@ -170,10 +169,26 @@ def test_what_changes_the_meaning_of_the_numbers_stands_above_them(
     assert words in quoted
 
 
+def test_what_the_harness_says_about_foreign_load_is_known_as_such(
+    make_run: MakeRun, read_page: ReadPage
+) -> None:
+    """The sentences of the harness, word for word, make a run one that was not quiet."""
+    before = Pressure(at_ns=0, cpu_some_avg10=90.0, busy_s=0.0, steal_s=0.0, cpus=2)
+    after = Pressure(at_ns=10**10, cpu_some_avg10=90.0, busy_s=20.0, steal_s=0.0, cpus=2)
+    sentences = disturbances(before, after, own_cpu_s=1.0)
+    assert len(sentences) == 2
+    page = read_page(make_run(ladder=(), pairs=False, single_sessions=5, notes=sentences))
+    head = page.text[: page.text.index("Measured")]
+    assert head.count("The machine was not quiet.") == 1
+    assert all(sentence in head for sentence in sentences)
+    assert "Note" not in head
+
+
 def test_text_from_a_run_is_shown_and_never_obeyed(make_run: MakeRun, read_page: ReadPage) -> None:
     """Error texts, notes and names come from servers and people; they cannot change the page."""
     run = make_run(
         ladder=(8,),
+        pairs=False,
         notes=(HOSTILE,),
         header={"plan": {"name": HOSTILE}, "args_passed": (HOSTILE,), "framework": {HOSTILE: "1"}},
     )
