@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from canonical.content import JSON
+from canonical.content import JSON, quote
 
 _AGAIN = frozenset({408, 409, 429})
 _LONGEST_PAUSE = 8.0
@@ -46,9 +47,17 @@ class Reply:
     calls: tuple[RequestedCall, ...] = ()
 
 
+@dataclass(slots=True)
+class _Shared:
+    client: Any
+    users: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatModel:
     """Name a model behind an OpenAI-compatible chat endpoint. The package `openai` is imported at the first question.
+
+    Many questions may be under way at once, in several event loops; those of one loop share its connections.
 
     Attributes:
         model: The name that the endpoint knows the model by.
@@ -65,6 +74,9 @@ class ChatModel:
     api_key_variable: str = "OPENAI_API_KEY"
     timeout: float = 60.0
     retries: int = 2
+    _shared: dict[asyncio.AbstractEventLoop, _Shared] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if not self.timeout > 0:
@@ -78,7 +90,10 @@ class ChatModel:
         address = self.base_url or os.environ.get("OPENAI_BASE_URL")
         if not address:
             return "of OpenAI"
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            return quote(address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     async def ask(
@@ -103,30 +118,59 @@ class ChatModel:
             request["tools"] = _sendable(list(tools))
         request |= {key: value for key, value in (options or {}).items() if value is not None}
         attempt = 0
-        while True:
-            try:
-                return _reply(await self._post(request), self.endpoint)
-            except _PassingError as error:
-                if attempt >= self.retries:
-                    raise ChatError(error.reason, error.detail) from None
-            await asyncio.sleep(min(_LONGEST_PAUSE, 0.5 * 2**attempt))
-            attempt += 1
+        async with self.connected():
+            while True:
+                try:
+                    return _reply(await self._post(request), self.endpoint)
+                except _PassingError as error:
+                    if attempt >= self.retries:
+                        raise ChatError(error.reason, error.detail) from None
+                await asyncio.sleep(min(_LONGEST_PAUSE, 0.5 * 2**attempt))
+                attempt += 1
 
-    async def _post(self, request: dict[str, Any]) -> str:
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """Keep connections open between the questions that are asked inside the context.
+
+        Raises:
+            ChatError: The package or the key is missing, or the address is none.
+        """
+        # A client costs tens of milliseconds and belongs to one event loop, so all users in a loop share one.
+        loop = asyncio.get_running_loop()
+        shared = self._shared.get(loop)
+        if shared is None:
+            shared = self._shared[loop] = _Shared(self._client())
+        shared.users += 1
+        try:
+            yield
+        finally:
+            shared.users -= 1
+            if not shared.users:
+                del self._shared[loop]
+                await shared.client.close()
+
+    def _client(self) -> Any:
         try:
             import openai  # noqa: PLC0415 - only who asks a model needs it
         except ImportError:
             raise ChatError(
                 'asking a model needs the package openai: pip install "rosetta-environments[model]"'
             ) from None
-        where = f"the endpoint {self.endpoint}"
+        key = self._key()
         try:
-            async with (
-                asyncio.timeout(self.timeout),
-                openai.AsyncOpenAI(
-                    api_key=self._key(), base_url=self.base_url, timeout=self.timeout, max_retries=0
-                ) as client,
-            ):
+            return openai.AsyncOpenAI(
+                api_key=key, base_url=self.base_url, timeout=self.timeout, max_retries=0
+            )
+        except Exception as error:  # noqa: BLE001 - whatever the HTTP library makes of an address that is none
+            raise ChatError(f"the endpoint {self.endpoint} cannot be asked", str(error)) from None
+
+    async def _post(self, request: dict[str, Any]) -> str:
+        import openai  # noqa: PLC0415 - there is a client, so there is the package
+
+        where = f"the endpoint {self.endpoint}"
+        client = self._shared[asyncio.get_running_loop()].client
+        try:
+            async with asyncio.timeout(self.timeout):
                 raw = await client.chat.completions.with_raw_response.create(**request)
                 return str(raw.http_response.text)
         except (TimeoutError, openai.APITimeoutError):

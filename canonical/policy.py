@@ -163,17 +163,18 @@ class ModelPolicy:
             tools = render_tools(opened.tools, SchemaDialect.OPENAI_CHAT)
         else:
             messages.insert(0, {"role": "system", "content": describe_tools(opened.tools, self._text_form)})
-        while True:
-            reply = await self._chat.ask(messages, tools=tools, options=self._options)
-            if not reply.calls:
-                result = yield reply.text
-                messages += [_assistant(reply.text), _user(result.observation.blocks)]
-                continue
-            actions = [_action_of(call) for call in reply.calls]
-            results = []
-            for action in actions:
-                results.append((yield action))  # noqa: PERF401 - a comprehension cannot yield
-            messages += _history(reply, actions, results)
+        async with self._chat.connected():
+            while True:
+                reply = await self._chat.ask(messages, tools=tools, options=self._options)
+                if not reply.calls:
+                    result = yield reply.text
+                    messages += [_assistant(reply.text), _user(result.observation.blocks)]
+                    continue
+                actions = [_action_of(call) for call in reply.calls]
+                results = []
+                for action in actions:
+                    results.append((yield action))  # noqa: PERF401 - a comprehension cannot yield
+                messages += _history(reply, actions, results)
 
 
 def _action_of(call: RequestedCall) -> Action:

@@ -51,6 +51,7 @@ class ChatServer:
     answers: list[Answer] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    clients: set[tuple[str, int]] = field(default_factory=set)
     stopping: threading.Event = field(default_factory=threading.Event)
 
 
@@ -64,6 +65,7 @@ def serve_chat(*answers: Answer) -> Iterator[ChatServer]:
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
             server.requests.append({"path": self.path, **json.loads(self.rfile.read(length))})
+            server.clients.add(self.client_address)
             server.headers.append({name.lower(): value for name, value in self.headers.items()})
             answer = server.answers[min(len(server.requests), len(server.answers)) - 1]
             body = (answer.body if isinstance(answer.body, str) else json.dumps(answer.body)).encode()

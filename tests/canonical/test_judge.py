@@ -122,6 +122,12 @@ def test_an_endpoint_that_is_not_there_is_an_error():
         asyncio.run(make(url).evaluate("this", ()))
 
 
+@pytest.mark.parametrize("url", ["http://[", "nowhere", "ftp://127.0.0.1/"])
+def test_an_address_that_is_none_is_an_error(url):
+    with pytest.raises(ScoringError, match=r"the endpoint .* cannot be (asked|reached)"):
+        asyncio.run(make(url).evaluate("this", ()))
+
+
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_a_passing_failure_is_tried_again(status):
     with serve_chat(Answer({}, status), says('{"score": 1}')) as server:

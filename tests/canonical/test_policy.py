@@ -430,3 +430,16 @@ def test_a_transcript_of_a_model_can_be_replayed():
     )
     again = asyncio.run(play(Counter(), ReplayPolicy(transcript), task="train/5"))
     assert json.loads(again.to_line()) == json.loads(transcript.to_line())
+
+
+def test_the_episodes_of_a_model_share_connections_and_leave_none_open():
+    async def play_all(policy: ModelPolicy) -> list[Transcript]:
+        return await asyncio.gather(*(play(Counter(), policy, task=f"train/{goal}") for goal in (3, 4, 5)))
+
+    with serve_chat(says(None, calls=[add(1)])) as server:
+        policy = ModelPolicy("tiny", base_url=server.url, retries=0)
+        transcripts = asyncio.run(play_all(policy))
+        assert [len(transcript.steps) for transcript in transcripts] == [3, 4, 5]
+        assert len(server.requests) == 12
+        assert len(server.clients) <= 3
+        assert asyncio.run(play(Counter(), policy, task="train/1")).cause is Cause.SOLVED
