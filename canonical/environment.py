@@ -119,7 +119,12 @@ class Environment(ABC, Generic[StateT]):
     def opening(self, task: Task, state: StateT) -> tuple[Message, ...]:
         """Return the prompt as messages."""
         prompt = self.prompt(task, state)
-        return (Message("user", (Text(prompt),)),) if isinstance(prompt, str) else tuple(prompt)
+        if isinstance(prompt, str):
+            return (Message("user", (Text(prompt),)),)
+        messages = tuple(prompt)
+        if not all(isinstance(message, Message) for message in messages):
+            raise TypeError("a prompt is a text or a sequence of messages")
+        return messages
 
 
 tools_of = cache(collect_tools)

@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import random
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import isawaitable, iscoroutinefunction
@@ -28,7 +28,7 @@ from canonical.content import (
 )
 from canonical.dialect import Unparsable, read_calls
 from canonical.environment import Environment, tools_of
-from canonical.reward import Aggregation, Exchange, Ledger, Score, ScoringError, finish
+from canonical.reward import Aggregation, Exchange, Ledger, OutcomeError, Score, ScoringError, finish
 from canonical.state import StateError, load_state, store_state
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.task import Task
@@ -37,6 +37,20 @@ from canonical.transcript import action_from_json
 
 StateT = TypeVar("StateT")
 log = logging.getLogger(__name__)
+
+
+class StartError(RuntimeError):
+    """Report that an environment could not start an episode. The text holds nothing of what was raised.
+
+    Attributes:
+        part: What failed: `start` or `prompt`.
+        failure: What was raised. It may hold secrets.
+    """
+
+    def __init__(self, environment: str, part: str, failure: BaseException) -> None:
+        self.part = part
+        self.failure = failure
+        super().__init__(f"the {part} of {environment} failed with {type(failure).__name__}")
 
 
 class SnapshotError(RuntimeError):
@@ -140,8 +154,11 @@ class Episode(Generic[StateT]):
 
         Raises:
             UnknownTaskError: The environment has no such task.
+            StartError: The environment's `start` or `prompt` failed.
             RuntimeError: The environment starts asynchronously; await `open_async`.
         """
+        if iscoroutinefunction(environment.start):
+            raise RuntimeError(f"{environment.name}.start is a coroutine function; await open_async instead")
         return finish(cls.open_async(environment, task, seed=seed))
 
     @classmethod
@@ -152,11 +169,23 @@ class Episode(Generic[StateT]):
 
         Raises:
             UnknownTaskError: The environment has no such task.
+            StartError: The environment's `start` or `prompt` failed.
         """
         found = environment.tasks().get(task) if isinstance(task, str) else task
-        started = environment.start(found, episode_rng(environment, found, seed))
-        state: StateT = await started if isawaitable(started) else started
-        return cls(environment, found, seed, state)
+        try:
+            started = environment.start(found, episode_rng(environment, found, seed))
+            state: StateT = await started if isawaitable(started) else started
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the text of the exception may hold the answer
+            _log_failure(environment, "start", error)
+            raise StartError(environment.name, "start", error) from None
+        try:
+            return cls(environment, found, seed, state)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+            _log_failure(environment, "prompt", error)
+            closing = environment.close(state)
+            if closing is not None:
+                await closing
+            raise StartError(environment.name, "prompt", error) from None
 
     @property
     def total(self) -> float:
@@ -302,7 +331,7 @@ class Episode(Generic[StateT]):
             if cause is not None and not isinstance(cause, Cause):
                 raise TypeError(f"outcome returns a Cause or None, not {type(cause).__name__}")  # noqa: TRY301
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the text of the exception may hold the answer
-            raise self._failed("outcome", error) from None
+            raise self._failed("outcome", error, OutcomeError) from None
         self.cause = Cause.BUDGET if cause is None and self.turn >= self.environment.max_turns else cause
 
     async def _pay(self, observation: Observation, *, acted: bool) -> StepResult:
@@ -324,15 +353,15 @@ class Episode(Generic[StateT]):
             self.cause = Cause.ERROR
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as in _settle
-            raise self._failed("rubric", error) from None
+            raise self._failed("rubric", error, ScoringError) from None
         if cause is not None:
             self._close_ledger()
         return StepResult(observation, reward, ledger.total, cause, score.parts)
 
-    def _failed(self, part: str, error: BaseException) -> ScoringError:
+    def _failed(self, part: str, error: BaseException, kind: type[ScoringError]) -> ScoringError:
         self.cause = Cause.ERROR
         self._remember(part, error)
-        return ScoringError(f"the {part} of {self.environment.name} failed with {type(error).__name__}")
+        return kind(f"the {part} of {self.environment.name} failed with {type(error).__name__}")
 
     def _close_ledger(self) -> None:
         try:
@@ -355,13 +384,8 @@ class Episode(Generic[StateT]):
         return Observation.of(f"{message}\n{status}" if status else message, code)
 
     def _remember(self, part: str, error: BaseException) -> None:
-        # The text of an unexpected exception may hold the answer, so neither the agent nor the log gets it.
         self.failure = error
-        frame = error.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        place = "" if frame is None else f" at {frame.tb_frame.f_code.co_qualname}:{frame.tb_lineno}"
-        log.warning("%s of %s raised %s%s", part, self.environment.name, type(error).__name__, place)
+        _log_failure(self.environment, part, error)
 
     def snapshot(self) -> Snapshot:
         """Return the episode as data.
@@ -443,6 +467,15 @@ class Episode(Generic[StateT]):
         return copies
 
 
+def _log_failure(environment: Environment[Any], part: str, error: BaseException) -> None:
+    # The text of an unexpected exception may hold the answer, so neither the agent nor the log gets it.
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = "" if frame is None else f" at {frame.tb_frame.f_code.co_qualname}:{frame.tb_lineno}"
+    log.warning("%s of %s raised %s%s", part, environment.name, type(error).__name__, place)
+
+
 @cache
 def _coroutine_tools(environment: type[Environment[Any]]) -> frozenset[str]:
     return frozenset(tool.spec.name for tool in tools_of(environment) if tool.is_async)
@@ -464,10 +497,10 @@ def _unknown(name: str, tools: tuple[Tool, ...]) -> str:
 def _observation(output: ToolOutput) -> Observation:
     if isinstance(output, str):
         return Observation((Text(str(output)),))
-    blocks = output.blocks if isinstance(output, Observation) else tuple(output)
-    if not all(isinstance(block, Text | Image) for block in blocks):
-        raise TypeError("a tool returns text, an observation, or content blocks")
-    return output if isinstance(output, Observation) else Observation(blocks)
+    blocks: Any = output.blocks if isinstance(output, Observation) else output
+    if not isinstance(blocks, Sequence) or not all(isinstance(block, Text | Image) for block in blocks):
+        raise TypeError(f"a tool returns text, an observation or content blocks, not {type(output).__name__}")
+    return output if isinstance(output, Observation) else Observation(tuple(blocks))
 
 
 def _merge(results: list[StepResult]) -> StepResult:
@@ -485,4 +518,4 @@ def _merge(results: list[StepResult]) -> StepResult:
     )
 
 
-__all__ = ["Episode", "Score", "Snapshot", "SnapshotError", "episode_rng"]
+__all__ = ["Episode", "Score", "Snapshot", "SnapshotError", "StartError", "episode_rng"]

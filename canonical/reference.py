@@ -10,7 +10,7 @@ from typing import Any
 from canonical.adapter import Endpoint, Feature, Level, Opened, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
-from canonical.episode import Episode
+from canonical.episode import Episode, StartError
 from canonical.reward import ScoringError
 from canonical.step import StepResult
 from canonical.task import UnknownTaskError
@@ -29,7 +29,7 @@ class ReferenceSession:
         await self.close()
         try:
             self.episode = await Episode.open_async(self._environment, task, seed=seed)
-        except UnknownTaskError as error:
+        except (UnknownTaskError, StartError) as error:
             raise SessionError(str(error)) from error
         return Opened(self.episode.prompt, tuple(tool.spec for tool in self._environment.tools))
 

@@ -20,6 +20,10 @@ class ScoringError(RuntimeError):
     """Report that no valid reward could be computed. It is never replaced by a reward of 0."""
 
 
+class OutcomeError(ScoringError):
+    """Report that the rules of an environment failed, so that nobody can say whether the episode is over."""
+
+
 class Aggregation(StrEnum):
     """Say how the scores of an episode become its return."""
 

@@ -194,6 +194,9 @@ class Climb(Environment[Place]):
     def outcome(self, state: Place) -> Cause | None:
         return Cause.SUBMITTED if state.stopped else None
 
+    def random_call(self, task: Task, rng: random.Random) -> ToolCall:
+        return rng.choice([ToolCall("move", {"height": rng.randint(-9, 9)}), ToolCall("stop")])
+
 
 class DenseClimb(Climb):
     """Pay the height of every move."""
@@ -314,6 +317,15 @@ class Fragile(Counter):
         self.error = error
         self.place = place
         self.rubric = Criterion("reached", self._measure)
+        self.closed = 0
+
+    def start(self, task: Task, rng: random.Random) -> Count:
+        self._raise_in("start")
+        return super().start(task, rng)
+
+    def prompt(self, task: Task, state: Count) -> str:
+        self._raise_in("prompt")
+        return super().prompt(task, state)
 
     def _raise_in(self, place: str) -> None:
         if self.place == place:
@@ -343,6 +355,7 @@ class Fragile(Counter):
         return super().status(state)
 
     def close(self, state: Count) -> None:
+        self.closed += 1
         self._raise_in("close")
 
 
@@ -471,7 +484,7 @@ class DataclassStore(_Store):
         state.seen.add(rank)
         state.history = (*state.history, ("draw", rank))
         state.scores[rank] = state.scores.get(rank, 0.0) + 0.1
-        return f"{state!r} {sorted(state.seen)}"
+        return f"{state.cards} {sorted(state.seen)} {state.history} {state.scores}"
 
 
 class ModelStore(_Store):

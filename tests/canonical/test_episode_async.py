@@ -126,7 +126,7 @@ class TestWithoutALoop:
         assert (episode.turn, episode.state.value) == (0, 0)
 
     def test_an_async_start_is_refused_without_await(self) -> None:
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match="start is a coroutine function; await open_async"):
             Episode.open(Waiter(), "train/table")
 
     def test_a_sync_close_of_an_async_environment_is_refused_and_leaves_the_episode_open(self) -> None:

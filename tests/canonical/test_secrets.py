@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from canonical.catalogue import load_environment
 from canonical.content import ErrorCode
 from canonical.environment import Environment
-from canonical.episode import Episode, SnapshotError
+from canonical.episode import Episode, SnapshotError, StartError
 from canonical.reward import Criterion, ScoringError
 from canonical.step import Cause
 from canonical.tool import ToolCall
@@ -71,6 +71,31 @@ def test_an_exception_that_holds_the_secret_shows_it_to_nobody(
     assert CANARY not in everything_visible(playing, caplog)
     assert not any(CANARY in text for text in texts)
     assert playing.episode.failure is environment.error
+
+
+@pytest.mark.parametrize(("part", "closed"), [("start", 0), ("prompt", 1)])
+@pytest.mark.parametrize("error", [ValueError, SystemExit], ids=lambda error: error.__name__)
+def test_an_environment_that_cannot_start_shows_no_secret_and_is_closed(
+    part: str, closed: int, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    environment = Fragile(error(f"the answer is {CANARY}"), part)
+    with pytest.raises(StartError, match=rf"^the {part} of fragile failed with {error.__name__}$") as caught:
+        Episode.open(environment, "train/1")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    assert CANARY not in caplog.text
+    assert (caught.value.part, caught.value.failure) == (part, environment.error)
+    assert environment.closed == closed
+
+
+def test_a_prompt_that_is_no_prompt_is_refused_at_the_start() -> None:
+    class Wrong(Counter):
+        name = "wrong"
+
+        def prompt(self, task: Any, state: Count) -> Any:
+            return ["Count."]
+
+    with pytest.raises(StartError, match="the prompt of wrong failed with TypeError"):
+        Episode.open(Wrong(), "train/1")
 
 
 def test_the_log_names_the_tool_the_kind_and_the_place(caplog: pytest.LogCaptureFixture) -> None:
