@@ -24,6 +24,7 @@ nox.options.sessions = ["lint", "typing", "tests"]
 ROOT = Path(__file__).parent
 PYTHON = "3.11"
 CONSTRAINTS = "constraints.txt"
+HARNESS = ROOT / ".nox" / "harness" / "bin" / "rosetta"
 ADAPTERS: dict[str, dict[str, Any]] = {
     path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))
     for path in sorted(ROOT.glob("adapters/*/adapter.toml"))
@@ -45,6 +46,11 @@ def _install(session: nox.Session, *groups: str) -> None:
     session.install("-e", ".[harness]", *arguments, "-c", CONSTRAINTS)
 
 
+def _rosetta(session: nox.Session, *arguments: str) -> None:
+    """Run the command line from the environment of the session `harness`."""
+    session.run(str(HARNESS), *arguments, external=True)
+
+
 @nox.session(python=PYTHON)
 def lint(session: nox.Session) -> None:
     """Check style, formatting and the import contracts."""
@@ -62,18 +68,37 @@ def typing(session: nox.Session) -> None:
     session.run("mypy", "noxfile.py", "hatch_build.py")
 
 
-@nox.session(python=[PYTHON, "3.12", "3.13"])
+@nox.session(python=PYTHON)
 def tests(session: nox.Session) -> None:
     """Run the tests that need no framework."""
     _install(session, "test")
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-P", "-m", "pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session(python=["3.12", "3.13"], default=False)
+def tests_newer(session: nox.Session) -> None:
+    """Run the same tests on the newer Pythons that stacks use."""
+    _install(session, "test")
+    session.run("python", "-P", "-m", "pytest", "-n", "auto", *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
 def acceptance(session: nox.Session) -> None:
     """Run the conformance of every stack and a smoke benchmark of every framework, as tests."""
     _install(session, "test")
-    session.run("python", "-m", "pytest", "tests/acceptance", *session.posargs)
+    session.run("python", "-P", "-m", "pytest", "tests/acceptance", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def harness(session: nox.Session) -> None:
+    """Install the command line, for the sessions that measure and prove."""
+    _install(session)
+
+
+@nox.session(venv_backend="none", default=False, requires=["harness"])
+def conformance(session: nox.Session) -> None:
+    """Prove every framework against the reference, at every supported release."""
+    _rosetta(session, "conformance", "--all", "--build", *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)
@@ -85,14 +110,7 @@ def faults(session: nox.Session) -> None:
     session.run("python", "-P", "tests/faults/run.py", *session.posargs)
 
 
-@nox.session(python=PYTHON, default=False, venv_location=".nox/harness")
-def conformance(session: nox.Session) -> None:
-    """Prove every framework against the reference, at every supported release."""
-    _install(session)
-    session.run("rosetta", "conformance", "--all", "--build", *session.posargs)
-
-
-@nox.session(python=PYTHON, default=False, venv_location=".nox/harness")
+@nox.session(venv_backend="none", default=False)
 def pin(session: nox.Session) -> None:
     """Renew constraints.txt, the versions of everything that the harness, the tests and the checks use."""
     groups = [argument for group in ("test", "lint", "typing") for argument in ("--group", group)]
@@ -106,28 +124,27 @@ def pin(session: nox.Session) -> None:
 def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
     slug = name.replace("_", "-")
 
-    @nox.session(name=f"bench-{slug}", python=PYTHON, default=False, venv_location=".nox/harness")
+    @nox.session(name=f"bench-{slug}", venv_backend="none", default=False, requires=["harness"])
     def bench(session: nox.Session) -> None:
-        _install(session)
-        session.run("rosetta", "bench", name, "--build", *session.posargs)
+        _rosetta(session, "bench", name, "--build", *session.posargs)
 
     bench.__doc__ = f"Measure {facts['title']}: connect, reset and step latencies and concurrency ceilings."
 
-    @nox.session(name=f"conformance-{slug}", python=PYTHON, default=False, venv_location=".nox/harness")
+    @nox.session(name=f"conformance-{slug}", venv_backend="none", default=False, requires=["harness"])
     def conform(session: nox.Session) -> None:
-        _install(session)
-        session.run("rosetta", "conformance", name, "--build", *session.posargs)
+        _rosetta(session, "conformance", name, "--build", *session.posargs)
 
     conform.__doc__ = f"Prove {facts['title']} against the reference, at every supported release."
 
     for release in facts["releases"]:
         label = f"{release['package']}-{release['version']}"
+        tags = [f"stack-{slug}", "stacks"]
 
-        @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=[f"stack-{slug}", "stacks"])
+        @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=tags)
         def stack(session: nox.Session, release: dict[str, Any] = release, label: str = label) -> None:
             constraints = f"adapters/{name}/constraints/{label}.txt"
-            session.install("-e", f".[{release['extra']}]", "pytest", "pytest-timeout", "mypy", "-c", constraints)
-            session.run("python", "-m", "pytest", f"tests/stacks/{name}", *session.posargs)
+            session.install("-e", f".[{release['extra']}]", "pytest", "mypy", "-c", constraints)
+            session.run("python", "-P", "-m", "pytest", f"tests/stacks/{name}", *session.posargs)
             if release.get("default"):
                 session.run("mypy", "-p", f"adapters.{name}", "-p", f"bench.baselines.{name}")
 

@@ -16,7 +16,7 @@ from bench.client import WorkerDied, WorkerError
 from bench.load.engine import LoadFailed, LoadResult, run_load
 from bench.load.plan import Call, LoadPlan, Script
 from bench.load.progress import LoadProgress
-from bench.machine import Pressure, disturbances, preflight
+from bench.machine import Pressure, preflight
 from bench.progress import Progress
 from bench.recording import Recording, shorten, workload_record
 from bench.records import SAMPLES_SCHEMA, Ceiling, End, Generator, Note
@@ -102,8 +102,7 @@ async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> 
     generator = None if outcome is None else _generator(recording, outcome)
     if outcome is not None and server_after is not None:
         used = time.process_time() + server_after.cpu_ns / NANOSECONDS + outcome.summary.cpu_s - own
-        # The sessions before this trial made the machine wait; only what others use now disturbs it.
-        recording.disturbed([text for text in disturbances(before, after, used) if text.startswith("Other")])
+        recording.note_pressure(before, after, used)
     recording.writer.write(
         End(
             cell=cell,
@@ -193,9 +192,11 @@ def _generator(recording: Recording, outcome: LoadResult) -> Generator | None:
     summary = outcome.summary
     if summary.wall_s <= 0:
         return None
+    # What counts is whether it kept up while the sessions played; before the barrier it only connects, as fast as it can.
+    held = [share for share in summary.shares if share.held_cpu_s is not None and share.held_wall_s]
     return judge_generator(
-        cpu_s=summary.cpu_s,
-        wall_s=summary.wall_s,
+        cpu_s=sum(share.held_cpu_s or 0.0 for share in held) if held else summary.cpu_s,
+        wall_s=max(share.held_wall_s or 0.0 for share in held) if held else summary.wall_s,
         cores=max(1, summary.cores),
         loop_lag_p99_ns=summary.loop_lag_p99_ns,
         wait_ns=recording.plan.held.tool_ns,

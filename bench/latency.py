@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.client import WorkerDied, WorkerError
-from bench.machine import Pressure, disturbances
+from bench.machine import Pressure
 from bench.progress import Progress
 from bench.recording import Recording
 from bench.records import End
@@ -46,7 +46,7 @@ async def time_one_session(recording: Recording, server: Server) -> None:
                 server, workload, on_samples, sessions=sessions, warmup=plan.warmup_sessions
             )
         server_after = await server.settle(server_before.open_sessions)
-        recording.disturbed(disturbances(before, Pressure.read(), await own_cpu_s() - own))
+        recording.note_pressure(before, Pressure.read(), await own_cpu_s() - own)
     except WorkerError as error:
         failure = error
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from bench import protocol
 from bench.client import Worker, WorkerError
+from bench.machine import Pressure, disturbances, foreign_cpu_share
 from bench.plan import Plan
 from bench.progress import OnProgress
 from bench.records import Cell, CellStatus, Note, RunWriter, Subject
@@ -68,7 +68,10 @@ class Recording:
     status: CellStatus = "ok"
     rng: random.Random = field(init=False)
     _orders: count[int] = field(default_factory=count)
-    _disturbances: Counter[str] = field(default_factory=Counter)
+    _cells: int = 0
+    _disturbed: int = 0
+    _worst_share: float = 0.0
+    _worst: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.request.seed)  # noqa: S311 - the order must be reproducible
@@ -119,15 +122,34 @@ class Recording:
             )
         )
 
-    def disturbed(self, sentences: Sequence[str]) -> None:
-        """Remember what others did to the machine during a cell."""
-        self._disturbances.update(sentences)
+    def note_pressure(self, before: Pressure, after: Pressure, own_cpu_s: float) -> None:
+        """Remember what others did to the machine during a cell.
+
+        Args:
+            before: Reading at the start of the cell.
+            after: Reading at its end.
+            own_cpu_s: CPU seconds that all our own processes used in between.
+        """
+        self._cells += 1
+        share = foreign_cpu_share(before, after, own_cpu_s)
+        if share is None:
+            return
+        if share > self._worst_share:
+            # Waiting before the start says nothing: within a run it is the cell before that made the machine wait.
+            quiet = before.model_copy(update={"cpu_some_avg10": None})
+            self._worst_share, self._worst = share, disturbances(quiet, after, own_cpu_s)
+        self._disturbed += bool(
+            disturbances(before.model_copy(update={"cpu_some_avg10": None}), after, own_cpu_s)
+        )
 
     def conclude(self) -> None:
         """Record what a reader must know about the circumstances."""
-        for sentence, cells in self._disturbances.items():
-            where = "one cell" if cells == 1 else f"{cells} cells"
-            self.writer.write(Note(text=f"{sentence} (during {where})"))
+        for sentence in self._worst:
+            self.writer.write(
+                Note(
+                    text=f"{sentence} So it was in {self._disturbed} of {self._cells} cells; this is the worst."
+                )
+            )
 
     async def load(
         self,
