@@ -131,16 +131,12 @@ class Recording:
             own_cpu_s: CPU seconds that all our own processes used in between.
         """
         self._cells += 1
-        share = foreign_cpu_share(before, after, own_cpu_s)
-        if share is None:
-            return
-        if share > self._worst_share:
-            # Waiting before the start says nothing: within a run it is the cell before that made the machine wait.
-            quiet = before.model_copy(update={"cpu_some_avg10": None})
-            self._worst_share, self._worst = share, disturbances(quiet, after, own_cpu_s)
-        self._disturbed += bool(
-            disturbances(before.model_copy(update={"cpu_some_avg10": None}), after, own_cpu_s)
-        )
+        # Waiting before the start says nothing: within a run it is the cell before that made the machine wait.
+        sentences = disturbances(before.model_copy(update={"cpu_some_avg10": None}), after, own_cpu_s)
+        self._disturbed += bool(sentences)
+        share = foreign_cpu_share(before, after, own_cpu_s) or 0.0
+        if sentences and share > self._worst_share:
+            self._worst_share, self._worst = share, sentences
 
     def conclude(self) -> None:
         """Record what a reader must know about the circumstances."""

@@ -67,7 +67,7 @@ def envs(*, quiet: bool, as_json: bool) -> None:
 def play(environment: str, *, task: str | None, seed: int) -> None:
     """Play ENVIRONMENT yourself, in the terminal.
 
-    With one tool that takes one text, a line is that text; otherwise write the tool's name and its arguments as JSON.
+    With one tool that takes one argument, a line is that argument; otherwise write the tool's name and its arguments as JSON.
     """
     loaded = load_environment(environment)
     asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
@@ -98,18 +98,19 @@ async def _play(environment: Environment[Any], task: str, seed: int) -> None:
         await episode.close_async()
 
 
-def _sole_text(tools: tuple[Tool, ...]) -> tuple[str, str] | None:
+def _sole_argument(tools: tuple[Tool, ...]) -> tuple[str, str, bool] | None:
+    """Return tool, argument and whether it is text, when there is one tool with one argument."""
     if len(tools) != 1:
         return None
     properties = tools[0].spec.parameters.get("properties")
     if not isinstance(properties, dict) or len(properties) != 1:
         return None
     ((name, schema),) = properties.items()
-    return (tools[0].name, name) if isinstance(schema, dict) and schema.get("type") == "string" else None
+    return tools[0].name, name, isinstance(schema, dict) and schema.get("type") == "string"
 
 
 def _how_to_act(tools: tuple[Tool, ...]) -> str:
-    if (sole := _sole_text(tools)) is not None:
+    if (sole := _sole_argument(tools)) is not None:
         return f"Each line is the {sole[1]} of {sole[0]}."
     lines = [
         'Write a tool\'s name and its arguments as JSON, for example: tool {"argument": 1}',
@@ -123,16 +124,21 @@ def _how_to_act(tools: tuple[Tool, ...]) -> str:
 
 
 def _action_of_line(line: str, tools: tuple[Tool, ...]) -> Action:
-    if (sole := _sole_text(tools)) is not None:
-        return ToolCall(sole[0], {sole[1]: line.strip()})
+    if (sole := _sole_argument(tools)) is not None:
+        name, argument, is_text = sole
+        return ToolCall(name, {argument: line.strip() if is_text else _read_json(line, "the argument is")})
     name, _, rest = line.strip().partition(" ")
-    try:
-        arguments = json.loads(rest or "{}")
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the arguments are not JSON: {error.msg} at column {error.colno}") from error
+    arguments = _read_json(rest or "{}", "the arguments are")
     if not isinstance(arguments, dict):
         raise ValueError('the arguments must be a JSON object, such as {"argument": 1}')  # noqa: TRY004 - a value
     return ToolCall(name, arguments)
+
+
+def _read_json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{what} not JSON: {error.msg} at column {error.colno}") from error
 
 
 def _messages_text(messages: tuple[Message, ...]) -> str:
