@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from canonical.catalogue import load_environment
 from canonical.content import Block, Image, Message, Observation, Text
 from canonical.environment import Environment, Rng
 from canonical.reward import (
@@ -584,3 +585,12 @@ class Loose:
 
 STORES: tuple[type[_Store], ...] = (DataclassStore, ModelStore, DictStore, TypedDictStore)
 """The environments whose state is plain data in four shapes, each with the tool `draw(rank)`."""
+
+
+def environment_of(name: str) -> Environment[Any]:
+    """Return the environment of the catalogue, or the miniature, that has a name."""
+    for cls in list(globals().values()):
+        if isinstance(cls, type) and issubclass(cls, Environment) and getattr(cls, "name", None) == name:
+            made: Environment[Any] = cls()
+            return made
+    return load_environment(name)

@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from canonical.catalogue import load_environment
 from canonical.content import ErrorCode
-from canonical.environment import Environment
 from canonical.step import Cause
 from canonical.transcript import Transcript, first_difference
-from tests.canonical import miniatures
+from tests.canonical.miniatures import environment_of
 from tests.canonical.playing import play
 from tests.golden.record import GOLDEN, record
 
@@ -29,15 +27,6 @@ CASES = [
     for name in GOLDEN
     for title, line in zip(NAMES[name], LINES[name], strict=True)
 ]
-MINIATURES = {
-    cls.name: cls
-    for cls in vars(miniatures).values()
-    if isinstance(cls, type) and issubclass(cls, Environment) and hasattr(cls, "name")
-}
-
-
-def environment_of(name: str) -> Environment[object]:
-    return load_environment(name) if name == "wordle" else MINIATURES[name]()
 
 
 @pytest.mark.parametrize("line", CASES)
