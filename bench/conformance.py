@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.client import Worker, WorkerDied, WorkerError
+from bench.projection import COMPARED, project
 from bench.scenarios import GENERAL, Fuzzer, Operation, Scenario, load_scenarios
 from bench.session import WorkerSession, connect_session, serve
 from bench.workloads import Workload
@@ -28,7 +29,7 @@ from canonical.transcript import (
     Difference,
     Transcript,
     TranscriptStep,
-    differences,
+    first_difference,
 )
 
 TOUCHSTONE = str(Path(__file__).parent / "touchstone")
@@ -38,15 +39,6 @@ WIDTH = 8
 """How many scenarios are played at the same time."""
 _SHORTEST_SECRET = 4
 _LONG_SECRET = 8
-
-_PIECE_OF_FEATURE = {
-    Feature.TOOL_SCHEMAS: "tools",
-    Feature.ERROR_CODES: "error",
-    Feature.STEP_REWARD: "reward",
-    Feature.REWARD_COMPONENTS: "components",
-    Feature.CAUSE: "cause",
-}
-"""What a framework that lacks a feature cannot show, and is therefore not compared. Everything else always is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +87,7 @@ class ConformanceResult:
         steps: How many actions they took.
         scenarios: How many scenarios they belonged to.
         divergences: Everything that differed, in the order of the scenarios.
-        not_compared: Pieces that the framework declares absent.
+        not_compared: Features that the framework declares absent, so that what they carry is left out.
         digest: SHA-256 over the reference transcripts; equal runs of equal environments have equal digests.
         seconds: How long it took.
     """
@@ -204,10 +196,8 @@ async def run_conformance(
         WorkerError: A worker broke down; a single failing session is a divergence instead.
     """
     features = {Feature(name): Level(value["level"]) for name, value in driver.started.features.items()}
-    ignored = frozenset(
-        piece for feature, piece in _PIECE_OF_FEATURE.items() if features.get(feature) is Level.ABSENT
-    )
-    result = ConformanceResult(not_compared=tuple(sorted(ignored)))
+    absent = frozenset(feature for feature in COMPARED if features.get(feature) is Level.ABSENT)
+    result = ConformanceResult(not_compared=tuple(sorted(absent)))
     before = (await host.observe()).open_sessions
     started = time.monotonic()
     budgets = {source: episodes, TOUCHSTONE: max(1, episodes // _TOUCHSTONE_SHARE)}
@@ -219,7 +209,7 @@ async def run_conformance(
     digest = hashlib.sha256()
     for name, plan in plans.items():
         play = _Play(
-            host, driver, name, ignored, result, stop_after, lambda: on_progress(result.episodes, planned)
+            host, driver, name, absent, result, stop_after, lambda: on_progress(result.episodes, planned)
         )
         digest.update((await play.all(plan)).encode("ascii"))
     leaked = await _leaked(host, before, leak_patience_s)
@@ -243,7 +233,7 @@ class _Play:
         host: Worker,
         driver: Worker,
         source: str,
-        ignored: frozenset[str],
+        absent: frozenset[Feature],
         result: ConformanceResult,
         stop_after: int,
         on_progress: Callable[[], None],
@@ -251,7 +241,7 @@ class _Play:
         self._driver = driver
         self._source = source
         self._environment = load_environment(source)
-        self._ignored = ignored
+        self._absent = absent
         self._result = result
         self._stop_after = stop_after
         self._on_progress = on_progress
@@ -283,7 +273,7 @@ class _Play:
             url = await self._urls.get(scenario.tool_seconds)
             played = await _play(self._driver, scenario, self._source, url)
             expected = await _expected(self._environment, scenario)
-            self._found[index] = list(_compare(self._environment, scenario, played, expected, self._ignored))
+            self._found[index] = list(_compare(self._environment, scenario, played, expected, self._absent))
             self._digests[index] = [transcript.digest() for transcript in expected.values()]
             self._result.scenarios += 1
             self._result.episodes += len(scenario.sessions)
@@ -377,7 +367,7 @@ def _compare(
     scenario: Scenario,
     played: Mapping[str, _Played],
     expected: Mapping[str, Transcript],
-    ignored: frozenset[str],
+    absent: frozenset[Feature],
 ) -> Iterator[Divergence]:
     for name, reference in expected.items():
         mine = played[name]
@@ -392,7 +382,7 @@ def _compare(
             tools=mine.opened.tools,
             steps=tuple(mine.steps),
         )
-        different = next((d for d in differences(reference, framework) if d.piece not in ignored), None)
+        different = first_difference(project(reference, absent), project(framework, absent))
         if different is not None and not (different.piece == "length" and mine.failure):
             yield Divergence(
                 what, session, different.step, different.piece, different.left, different.right,
