@@ -269,12 +269,15 @@ class Episode(Generic[StateT]):
     ) -> StepResult:
         if len(calls) == 1 and type(calls[0]) is ToolCall:
             return await self._call(calls[0])
-        results = []
+        results: list[StepResult] = []
         for call in calls:
             if isinstance(call, Unparsable):
                 results.append(await self._fault(action, ErrorCode.UNPARSABLE, call.reason))
             else:
                 results.append(await self._call(call))
+            if results[-1].observation.error is ErrorCode.EPISODE_OVER:
+                # Said once: a message may hold a hundred thousand calls.
+                break
         return results[0] if len(results) == 1 else _merge(results)
 
     async def _call(self, call: ToolCall) -> StepResult:

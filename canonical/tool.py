@@ -25,6 +25,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import PydanticJsonSchemaWarning
 
 from canonical.content import JSON, Block, Observation, quote
 
@@ -236,6 +237,10 @@ def collect_tools(owner: type) -> tuple[Tool, ...]:
     return tuple(_make_tool(name, function) for name, function in functions.items())
 
 
+_RESERVED = frozenset({"model_config"})
+"""Names that pydantic takes for its own settings."""
+
+
 def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
     place = f"tool {function.__qualname__}"
     if not inspect.isfunction(function):
@@ -264,6 +269,8 @@ def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
             raise ToolDefinitionError(
                 f"{place}: parameter {parameter.name!r} must not begin with an underscore"
             )
+        if parameter.name in _RESERVED:
+            raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} needs another name")
         if parameter.name not in hints:
             raise ToolDefinitionError(f"{place}: parameter {parameter.name!r} has no type annotation")
         annotation = hints[parameter.name]
@@ -280,11 +287,13 @@ def _make_tool(name: str, function: Callable[..., Any]) -> Tool:
         with warnings.catch_warnings():
             # An argument may be called copy or json: the model's own methods of that name are not used.
             warnings.filterwarnings("ignore", "Field name .* shadows an attribute in parent", UserWarning)
+            # A default that JSON cannot carry would be lost from the schema, and the model would never learn of it.
+            warnings.simplefilter("error", PydanticJsonSchemaWarning)
             model = create_model(
                 name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields
             )
-        schema = model.model_json_schema(mode="validation")
-    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            schema = model.model_json_schema(mode="validation")
+    except (PydanticUserError, PydanticJsonSchemaWarning, NameError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ToolDefinitionError(f"{place}: its signature has no JSON Schema: {reason}") from error
     clean = cast("dict[str, JSON]", _tidy(schema))

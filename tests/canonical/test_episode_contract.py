@@ -335,7 +335,7 @@ class TestSeveralCalls:
         assert (episode.turn, episode.state.value, result.cause) == (5, 5, Cause.BUDGET)
         assert [block.to_json()["text"] for block in result.observation.blocks][5:] == [
             "The episode is over (budget); this call changed nothing.\nThe counter stays at 5."
-        ] * 4
+        ]
 
     def test_calls_before_an_unreadable_one_are_carried_out(self) -> None:
         episode = opened(Counter())

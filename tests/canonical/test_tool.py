@@ -414,6 +414,20 @@ class TestDefinitionErrors:
 
         self.refused(f, "parameter '_x' must not begin with an underscore")
 
+    def test_a_name_that_pydantic_would_swallow(self) -> None:
+        def f(self: Any, state: Any, model_config: int) -> str:
+            """Do."""
+            return ""
+
+        self.refused(f, "parameter 'model_config' needs another name")
+
+    def test_a_default_that_json_cannot_carry(self) -> None:
+        def f(self: Any, state: Any, x: Any = object()) -> str:  # noqa: B008 - what is tested
+            """Do."""
+            return ""
+
+        self.refused(f, "its signature has no JSON Schema")
+
     def test_a_static_or_class_method(self) -> None:
         def f(state: Any, x: int) -> str:
             """Do."""
