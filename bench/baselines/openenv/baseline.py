@@ -43,6 +43,7 @@ class BaselineSession:
     def __init__(self, client: GenericEnvClient) -> None:
         self._client = client
         self._tools: tuple[ToolSpec, ...] = ()
+        self._total = 0.0
         self._is_closed = False
 
     async def connect(self) -> None:
@@ -65,6 +66,7 @@ class BaselineSession:
             SessionError: The server failed.
         """
         answer = await self._ask(self._client.reset, task=task, seed=seed)
+        self._total = 0.0
         return Opened((Message("user", (Text(answer.observation["prompt"]),)),), self._tools)
 
     async def step(self, action: Action) -> StepResult:
@@ -84,8 +86,9 @@ class BaselineSession:
             if error is None
             else Observation.of(error["message"], _CODES[error["error_type"]])
         )
+        self._total += reward
         # OpenEnv's documented style knows that an episode is over, and neither how nor why.
-        return StepResult(observation, reward, reward, Cause.SUBMITTED if answer.done else None)
+        return StepResult(observation, reward, self._total, Cause.SUBMITTED if answer.done else None)
 
     async def public_state(self) -> JSON:
         """Return OpenEnv's state of the episode.
