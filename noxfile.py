@@ -38,6 +38,8 @@ os.environ["PATH"] = os.pathsep.join([
 ])  # fmt: skip
 os.environ.pop("PYTHONPATH", None)
 os.environ["PYTHONSAFEPATH"] = "1"
+# Without compiled files every process would compile a whole framework again, and that would be measured.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def _install(session: nox.Session, *groups: str) -> None:
@@ -143,10 +145,18 @@ def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
         @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=tags)
         def stack(session: nox.Session, release: dict[str, Any] = release, label: str = label) -> None:
             constraints = f"adapters/{name}/constraints/{label}.txt"
-            session.install("-e", f".[{release['extra']}]", "pytest", "mypy", "-c", constraints)
+            session.install("-e", f".[{release['extra']}]", "hypothesis", "mypy", "pytest", "-c", constraints)
             session.run("python", "-P", "-m", "pytest", f"tests/stacks/{name}", *session.posargs)
             if release.get("default"):
-                session.run("mypy", "-p", f"adapters.{name}", "-p", f"bench.baselines.{name}")
+                # Frameworks rarely ship type markers; their own annotations are followed all the same.
+                session.run(
+                    "mypy",
+                    "--follow-untyped-imports",
+                    "-p",
+                    f"adapters.{name}",
+                    "-p",
+                    f"bench.baselines.{name}",
+                )
 
         stack.__doc__ = f"Run the tests of the {facts['title']} adapter inside its stack, {label}."
 

@@ -215,7 +215,8 @@ def find_uv() -> str | None:
 
 
 def _run(command: list[str], stack: Stack) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    skipped = {"VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
+    environment = {key: value for key, value in os.environ.items() if key not in skipped}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         shutil.rmtree(stack.folder, ignore_errors=True)
