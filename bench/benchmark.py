@@ -41,7 +41,7 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
         with RunWriter(request.folder, _header(request, environment, driver.started)) as writer:
             scripts = await make_scripts(environment, request.plan)
             recording = Recording(request, writer, driver, scripts, on_progress)
-            async with start_server(stack, request.environment) as server:
+            async with start_server(stack, request.environment, client=driver) as server:
                 await _prove(recording, server)
                 await _weigh(recording)
                 await time_one_session(recording, server)

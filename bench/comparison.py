@@ -56,7 +56,9 @@ async def compare(recording: Recording, server: Server) -> None:
         other = await running.enter_async_context(
             start_worker(stack.python, module, label="the hand-written environment's client")
         )
-        theirs = await running.enter_async_context(start_server(stack, environment, module=module))
+        theirs = await running.enter_async_context(
+            start_server(stack, environment, client=other, module=module)
+        )
         sides = [
             await _begin(recording, "compiled", server, recording.driver, workload),
             await _begin(recording, "baseline", theirs, other, workload),

@@ -58,7 +58,10 @@ async def search_ceiling(recording: Recording) -> None:
                     await running.aclose()
                     server = await running.enter_async_context(
                         start_server(
-                            recording.request.stack, recording.request.environment, workload=plan.held
+                            recording.request.stack,
+                            recording.request.environment,
+                            client=recording.driver,
+                            workload=plan.held,
                         )
                     )
                     settings = server.settings

@@ -94,19 +94,31 @@ def reading(seen: protocol.Observed) -> ServerReading:
 
 @asynccontextmanager
 async def start_server(
-    stack: Stack, environment: str, *, module: str | None = None, workload: Workload | None = None
+    stack: Stack,
+    environment: str,
+    *,
+    client: Worker,
+    module: str | None = None,
+    workload: Workload | None = None,
 ) -> AsyncIterator[Server]:
     """Start a server process for an environment; leaving the context ends it.
+
+    For a framework that runs in process, its sessions live in the client, so the client itself is what is observed.
 
     Args:
         stack: The framework release.
         environment: Name or path of the environment.
+        client: The worker that will play.
         module: Another module with an `ADAPTER` than the stack's own adapter.
         workload: How long its tools take.
 
     Raises:
         WorkerError: It does not start.
     """
+    if stack.facts.kind == "in_process":
+        serving = await serve(client, environment, workload=workload)
+        yield Server(client, None, serving.settings)
+        return
     async with start_worker(
         stack.python, module or stack.adapter, label=f"the {stack.label} server"
     ) as worker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -182,16 +183,20 @@ def prove(stack: Stack, environment: str, console: Console, *, episodes: int, se
     """Run conformance for one stack, with a bar."""
 
     async def run() -> ConformanceResult:
-        server, client = f"the {stack.label} server", f"the {stack.label} client"
-        with console.progress() as show:
-            async with (
-                start_worker(stack.python, stack.adapter, label=server) as host,
-                start_worker(stack.python, stack.adapter, label=client) as driver,
-            ):
-                return await run_conformance(
-                    host, driver, source=environment, episodes=episodes, seed=seed,
-                    on_progress=lambda done, of: show(Progress(stack.label, done, of, "episodes")),
-                )  # fmt: skip
+        async with AsyncExitStack() as running:
+            driver = await running.enter_async_context(
+                start_worker(stack.python, stack.adapter, label=f"the {stack.label} client")
+            )
+            host = driver
+            if stack.facts.kind == "server":
+                host = await running.enter_async_context(
+                    start_worker(stack.python, stack.adapter, label=f"the {stack.label} server")
+                )
+            show = running.enter_context(console.progress())
+            return await run_conformance(
+                host, driver, source=environment, episodes=episodes, seed=seed,
+                on_progress=lambda done, of: show(Progress(stack.label, done, of, "episodes")),
+            )  # fmt: skip
 
     return asyncio.run(run())
 

@@ -6,9 +6,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from bench import protocol
-from bench.workloads import apply_workload
+from bench.worker.compiled import CompiledEnvironments
 from canonical.adapter import Adapter, Endpoint, Session, SessionError
-from canonical.catalogue import load_environment
 from canonical.step import StepResult
 from canonical.transcript import action_from_json
 
@@ -16,9 +15,11 @@ from canonical.transcript import action_from_json
 class Driver:
     """Hold the sessions of one worker by name."""
 
-    def __init__(self, adapter: Adapter[Any], cleanup: AsyncExitStack) -> None:
+    def __init__(
+        self, adapter: Adapter[Any], compiled: CompiledEnvironments, cleanup: AsyncExitStack
+    ) -> None:
         self._adapter = adapter
-        self._compiled: dict[str, Any] = {}
+        self._compiled = compiled
         self._sessions: dict[str, tuple[Session, AsyncExitStack]] = {}
         cleanup.push_async_callback(self._close_all)
 
@@ -30,21 +31,12 @@ class Driver:
         """
         if request.session in self._sessions:
             raise SessionError(f"session {request.session!r} is already connected")
-        compiled = None if request.url else self._compile(request)
+        compiled = None if request.url else self._compiled.get(request.environment, request.workload)
         stack = AsyncExitStack()
         session = await stack.enter_async_context(
             self._adapter.connect(compiled, Endpoint(request.url, lambda: 0))
         )
         self._sessions[request.session] = (session, stack)
-
-    def _compile(self, request: protocol.Connect) -> Any:
-        key = f"{request.environment} {request.workload}"
-        if key not in self._compiled:
-            environment = load_environment(request.environment)
-            if request.workload is not None:
-                environment = apply_workload(environment, request.workload)
-            self._compiled[key] = self._adapter.compile(environment)
-        return self._compiled[key]
 
     def session(self, name: str) -> Session:
         """Return the session of a name.

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import protocol
-from bench.workloads import apply_workload
+from bench.worker.compiled import CompiledEnvironments
 from canonical.adapter import Adapter, Endpoint
-from canonical.catalogue import load_environment
 
 _TICK_S = 0.01
 
@@ -23,8 +22,9 @@ _TICK_S = 0.01
 class Host:
     """Serve environments and observe the process that does it."""
 
-    def __init__(self, adapter: Adapter[Any]) -> None:
+    def __init__(self, adapter: Adapter[Any], compiled: CompiledEnvironments) -> None:
         self._adapter = adapter
+        self._compiled = compiled
         self._endpoints: list[Endpoint] = []
         self._ticking: asyncio.Task[None] | None = None
         self._lags: list[int] = []
@@ -36,10 +36,7 @@ class Host:
             OSError: The port is in use or not allowed.
         """
         raise_file_limit()
-        environment = load_environment(request.environment)
-        if request.workload is not None:
-            environment = apply_workload(environment, request.workload)
-        compiled = self._adapter.compile(environment)
+        compiled = self._compiled.get(request.environment, request.workload)
         serving = self._adapter.serve(compiled, host=request.host, port=request.port)
         endpoint = await cleanup.enter_async_context(serving)
         self._endpoints.append(endpoint)

@@ -13,10 +13,10 @@ from typing import Any, TypeVar, cast
 
 from bench import protocol
 from bench.samples import Phase, SampleColumns, Status
+from bench.worker.compiled import CompiledEnvironments
 from bench.worker.host import raise_file_limit
-from bench.workloads import NANOSECONDS, apply_workload
+from bench.workloads import NANOSECONDS
 from canonical.adapter import Adapter, Endpoint, Session, SessionError
-from canonical.catalogue import load_environment
 from canonical.step import StepResult
 from canonical.transcript import Action, action_from_json
 
@@ -29,16 +29,13 @@ class _Abandon(Exception):  # noqa: N818 - it is what happens
 
 
 class _Run:
-    def __init__(self, adapter: Adapter[Any], plan: protocol.Load) -> None:
+    def __init__(self, adapter: Adapter[Any], compiled: CompiledEnvironments, plan: protocol.Load) -> None:
         self.plan = plan
         self.columns = SampleColumns()
         self.opened = self.succeeded = self.open_now = self.peak_open = 0
         self._adapter = adapter
         self._endpoint = Endpoint(plan.url, lambda: 0)
-        self._compiled = None
-        if plan.url is None:
-            environment = apply_workload(load_environment(plan.environment), plan.workload)
-            self._compiled = adapter.compile(environment)
+        self._compiled = None if plan.url else compiled.get(plan.environment, plan.workload)
         self._actions: list[list[Action]] = [
             [action_from_json(call) for call in script.calls] for script in plan.scripts
         ]
@@ -133,11 +130,14 @@ async def _leave(stack: AsyncExitStack) -> None:
 
 
 async def run_load(
-    adapter: Adapter[Any], plan: protocol.Load, send: Callable[[protocol.Reply], None]
+    adapter: Adapter[Any],
+    compiled: CompiledEnvironments,
+    plan: protocol.Load,
+    send: Callable[[protocol.Reply], None],
 ) -> protocol.Loaded:
     """Play a load plan; samples are sent twice a second, so that an interrupted run keeps what was measured."""
     raise_file_limit()
-    run = _Run(adapter, plan)
+    run = _Run(adapter, compiled, plan)
     gc.collect()
     gc.freeze()
     queue = iter(range(plan.first, plan.first + plan.sessions))

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from pydantic import ValidationError
 
 from bench import protocol
+from bench.worker.compiled import CompiledEnvironments
 from bench.worker.cost import measure_cost
 from bench.worker.drive import Driver
 from bench.worker.host import Host
@@ -50,6 +51,7 @@ class Service:
         self._name = name
         self._wire = wire
         self._adapter: Adapter[Any] | None = None
+        self._compiled: CompiledEnvironments | None = None
         self._driver: Driver | None = None
         self._host: Host | None = None
         self._cleanup = AsyncExitStack()
@@ -105,7 +107,7 @@ class Service:
     async def _carry_out(self, request: protocol.Request) -> protocol.Reply:
         if isinstance(request, protocol.Start):
             return self._start(request)
-        if self._adapter is None or self._driver is None or self._host is None:
+        if self._adapter is None or self._compiled is None or self._driver is None or self._host is None:
             raise RequestError("the first request must be 'start'")
         seq = request.seq
         match request:
@@ -133,7 +135,7 @@ class Service:
             case protocol.Observe():
                 return self._host.observe(seq)
             case protocol.Load():
-                return await run_load(self._adapter, request, self._send)
+                return await run_load(self._adapter, self._compiled, request, self._send)
             case protocol.Cost():
                 return measure_cost(request)
 
@@ -144,8 +146,9 @@ class Service:
             )
         adapter = load_adapter(self._name)
         self._adapter = adapter
-        self._driver = Driver(adapter, self._cleanup)
-        self._host = Host(adapter)
+        self._compiled = CompiledEnvironments(adapter)
+        self._driver = Driver(adapter, self._compiled, self._cleanup)
+        self._host = Host(adapter, self._compiled)
         return protocol.Started(
             seq=request.seq,
             protocol=protocol.PROTOCOL,
