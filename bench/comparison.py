@@ -53,9 +53,8 @@ async def compare(recording: Recording, server: Server) -> None:
     stack, environment = recording.request.stack, recording.request.environment
     workload = Workload(turns=recording.plan.latency_turns)
     async with AsyncExitStack() as running:
-        other = await running.enter_async_context(
-            start_worker(stack.python, module, label="the hand-written environment's client")
-        )
+        label = "the hand-written environment's client"
+        other = await running.enter_async_context(start_worker(stack.python, module, label=label))
         theirs = await running.enter_async_context(
             start_server(stack, environment, client=other, module=module)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import shutil
 import threading
 import time
@@ -65,27 +66,28 @@ async def search_ceiling(recording: Recording) -> None:
                         )
                     )
                     settings = server.settings
-                trial = await _hold(recording, ask, server, len(trials))
+                trial, is_clean = await _hold(recording, ask, server, len(trials))
                 trials.append(trial)
                 verdict = evaluate(trial)
                 recording.writer.write(verdict)
                 search.tell(verdict)
-                if not verdict.passed:
-                    # A server that has failed once may be damaged, and the next trial must not pay for it.
+                if not is_clean:
+                    # The next trial must not pay for what this one left behind.
                     server = None
     finally:
         if trials:
             _write_ceilings(recording, search, trials, settings)
 
 
-async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> Trial:
+async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> tuple[Trial, bool]:
+    """Hold sessions once; return the trial, and whether the server lives and has freed everything."""
     workload = recording.plan.held
     cell = f"held-{ask.sessions:05d}-{number:02d}"
     recording.begin(
         cell, server=server, workload=workload, engine="locust", sessions=ask.sessions, repetition=number
     )
     before, server_before = Pressure.read(), await server.read()
-    own = time.process_time() + server_before.cpu_ns / NANOSECONDS
+    own = _own_cpu_s(server_before)
     outcome: LoadResult | None = None
     server_after: protocol.Observed | None = None
     death: str | None = None
@@ -104,8 +106,7 @@ async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> 
     after = Pressure.read()
     generator = None if outcome is None else _generator(recording, outcome)
     if outcome is not None and server_after is not None:
-        used = time.process_time() + server_after.cpu_ns / NANOSECONDS + outcome.summary.cpu_s - own
-        recording.note_pressure(before, after, used)
+        recording.note_pressure(before, after, _own_cpu_s(server_after) - own)
     recording.writer.write(
         End(
             cell=cell,
@@ -124,7 +125,8 @@ async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> 
         )
     )
     table = outcome.table() if outcome else SAMPLES_SCHEMA.empty_table()
-    return Trial(
+    is_clean = server_after is not None and server_after.open_sessions <= server_before.open_sessions
+    trial = Trial(
         cell=cell,
         sessions=ask.sessions,
         succeeded=outcome.succeeded if outcome else 0,
@@ -138,6 +140,13 @@ async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> 
         abort_reason=death or "",
         errors=outcome.errors if outcome else {},
     )
+    return trial, is_clean
+
+
+def _own_cpu_s(server: protocol.Observed) -> float:
+    # The generator has ended by the time this is asked, so it is among the children that were waited for.
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime + server.cpu_ns / NANOSECONDS
 
 
 async def _generate(recording: Recording, ask: Ask, server: Server) -> LoadResult:
