@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def store_state(start: Callable[..., Any], state: Any) -> JSON:
 
 
 def load_state(start: Callable[..., Any], kind: type, stored: JSON) -> Any:
-    """Return the state that `store_state` stored.
+    """Return a new state, equal to the one that `store_state` stored. A set may come back in another order.
 
     Args:
         start: The method that made the state.
@@ -56,8 +57,11 @@ def load_state(start: Callable[..., Any], kind: type, stored: JSON) -> Any:
     Raises:
         StateError: The value does not fit the class.
     """
+    # A copy, because pydantic takes over lists and objects in fields of type Any as they are, and one snapshot may be
+    # loaded more than once.
+    own = json.loads(json.dumps(stored))
     try:
-        return _adapter(start, kind).validate_python(stored)
+        return _adapter(start, kind).validate_python(own)
     except _FAILURES as error:
         raise StateError(_reason(error, kind)) from None
 

@@ -104,6 +104,18 @@ class TestAggregations:
         assert [result.reward for result in results] == [2.0, 0.0, -5.0, 0.0]
         assert [result.total for result in results] == [2.0, 2.0, -3.0, -3.0]
 
+    @pytest.mark.parametrize(
+        ("aggregation", "total"),
+        [(Aggregation.TERMINAL, 0.5), (Aggregation.LAST, 0.5), (Aggregation.SUM, 0.0)],
+    )
+    def test_an_episode_of_nothing_but_errors_is_scored_unless_actions_are_what_pays(
+        self, aggregation: Aggregation, total: float
+    ) -> None:
+        episode, results = played(Scoring(RewardSpec(aggregation), lambda _: 0.5), ["?"] * 8)
+        assert results[-1].cause is Cause.BUDGET
+        assert [result.reward for result in results] == [0.0] * 7 + [total]
+        assert episode.total == total
+
     def test_the_terminal_score_is_paid_once(self) -> None:
         _, results = played(Climb(), [move(2), move(5), STOP, STOP])
         assert [result.reward for result in results] == [0.0, 0.0, 5.0, 0.0]
@@ -234,9 +246,11 @@ class TestLedger:
     def test_a_refused_score_leaves_no_trace(self) -> None:
         ledger = Ledger(RewardSpec(Aggregation.LAST))
         ledger.enter(Score({"x": 0.5}))
-        for value in (*NOT_FINITE, 2.0):
-            with pytest.raises(ScoringError):
+        for value in NOT_FINITE:
+            with pytest.raises(ScoringError, match="is not finite"):
                 ledger.enter(Score({"x": value}))
+        with pytest.raises(ScoringError, match="outside the declared range"):
+            ledger.enter(Score({"x": 2.0}))
         assert (ledger.total, ledger.payments) == (0.5, [0.5])
 
 
