@@ -546,6 +546,8 @@ class Post:
             plan = LoadPlan.parse(msg.data["plan"])
             sessions = len(plan.share(place.rank, place.of))
             wire = load_wire(plan.wire)
+            if wire.transport != "websocket":
+                raise WireNotFound(f"no user speaks the transport {wire.transport!r} of {plan.wire}")  # noqa: TRY301
             share = Share(
                 plan,
                 place,
@@ -555,8 +557,6 @@ class Post:
                 on_end=end,
             )
             obstacle = share.obstacle()
-            if wire.transport != WebSocketUser.transport:
-                obstacle = f"no user speaks the transport {wire.transport!r} of {plan.wire}"
         except (BadPlan, WireNotFound) as e:
             obstacle = str(e)
         except Exception as e:  # noqa: BLE001 - the wire is foreign code, and this is where it is first run

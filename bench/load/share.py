@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.load.plan import Endpoint, LoadPlan, Script
-    from bench.load.wire import Wire
+    from bench.load.wire import WebSocketWire
     from bench.samples import Phase
 
 LAG_INTERVAL_S = 0.01
@@ -77,7 +77,7 @@ class Share:
         self,
         plan: LoadPlan,
         place: Place,
-        wire: Wire,
+        wire: WebSocketWire,
         *,
         on_progress: Callable[[ShareProgress], None],
         on_held: Callable[[], None],

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
-from bench.load.wire import Reply
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bench.load.wire import Transport
     from canonical.content import JSON
 
 
+class Reply(NamedTuple):
+    text: str
+    reward: float
+    ended: bool
+    error: str | None
+
+
 class MiniatureWire:
-    transport: Transport = "websocket"
+    transport: Literal["websocket"] = "websocket"
     path = "/ws"
 
     def reset(self, task: str, seed: int) -> str:
