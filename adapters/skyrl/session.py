@@ -1,0 +1,169 @@
+"""A session that does with an environment what SkyRL's generator does, seen as canonical sees sessions.
+
+The generator makes the environment on its event loop and runs `init`, `step` and `close` in a pool of threads; so does
+this. Between them it would ask a model for text, which here comes from whoever steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+import skyrl_gym
+from skyrl_gym.envs.base_text_env import BaseTextEnvStepOutput
+from skyrl_gym.envs.registration import EnvSpec
+
+from adapters.skyrl.compiler import CompiledEnvironment, episode_turns
+from adapters.skyrl.conversation import read_content, take_tools
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, ErrorCode, Message, Observation
+from canonical.dialect import write_calls
+from canonical.step import NO_COMPONENTS, Cause, StepResult
+from canonical.transcript import Action
+
+ResultT = TypeVar("ResultT")
+
+
+class SkyRLSession:
+    """Be one trajectory after another, each with an environment object of its own.
+
+    Args:
+        spec: The registration of the compiled class.
+        compiled: The compiled class.
+        pool: Where `init`, `step` and `close` run; None runs them on the event loop, as the trainer's
+            `max_env_workers=0` does.
+    """
+
+    def __init__(self, spec: EnvSpec, compiled: type[CompiledEnvironment], pool: Executor | None) -> None:
+        self._spec = spec
+        self._compiled = compiled
+        self._pool = pool
+        self._env: CompiledEnvironment | None = None
+        self._running: Future[Any] | None = None
+        self._lost: str | None = None
+        self._shown: dict[str, Any] = {}
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task; one that is still open is closed, unless the task is refused.
+
+        Raises:
+            SessionError: There is no such task, or the environment failed.
+        """
+        self._check()
+        extras = {
+            "extra_info": {"task": task, "seed": seed},
+            "max_turns": episode_turns(self._compiled.environment),
+        }
+        try:
+            env: Any = skyrl_gym.make(self._spec, env_config={}, extras=extras)
+        except ValueError as error:
+            raise SessionError(str(error)) from error
+        if self._env is not None:
+            await self._run(self._env.close)
+        self._env = env
+        conversation, metadata = await self._run(env.init, [])
+        self._shown = {"init": metadata, "step": None}
+        if "failure" in metadata:
+            raise SessionError(metadata["failure"])
+        try:
+            tools, said = take_tools(conversation)
+            prompt = tuple(
+                Message(message["role"], read_content(message["content"], texts))
+                for message, texts in zip(said, metadata["texts"], strict=True)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("what init returned", error) from error
+        return Opened(prompt, tools)
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action: text as it is, a call as the text that a model would write.
+
+        Raises:
+            SessionError: There is no episode, JSON cannot carry the call, or no valid reward could be computed.
+        """
+        self._check()
+        if self._env is None:
+            raise SessionError("open an episode before stepping")
+        try:
+            text = action if isinstance(action, str) else write_calls([action])
+        except ValueError as error:
+            raise SessionError(f"the call cannot be written as text: {error}") from error
+        output = await self._run(self._env.step, text)
+        self._shown["step"] = output
+        if "failure" in output["metadata"]:
+            raise SessionError(output["metadata"]["failure"])
+        try:
+            return _read_output(output)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("what step returned", error) from error
+
+    async def public_state(self) -> JSON:
+        """Return what the environment shows beside its observations: metadata, metrics and its specification.
+
+        Raises:
+            SessionError: There is no episode, or the session is lost.
+        """
+        self._check()
+        if self._env is None:
+            raise SessionError("open an episode before asking for its state")
+        env: Any = self._env  # `make` gives it an attribute that its class does not declare
+        spec = env.spec
+        return {
+            **self._shown,
+            "metrics": self._env.get_metrics(),
+            "spec": {"id": spec.id, "kwargs": spec.kwargs},
+            "name": str(self._env),
+        }
+
+    async def close(self) -> None:
+        """Close the environment; while a step is still under way, as soon as it is over."""
+        self._lost = self._lost or "it is closed"
+        env, self._env = self._env, None
+        if env is None:
+            return
+        if self._pool is None or self._running is None or self._running.done():
+            await self._run(env.close)
+        else:
+            pool = self._pool
+            self._running.add_done_callback(lambda _: pool.submit(env.close))
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
+
+    async def _run(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+        if self._pool is None:
+            return function(*arguments)
+        running = self._running = self._pool.submit(function, *arguments)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            self._lost = "an earlier request was abandoned before its answer came"
+            raise
+
+
+def _read_output(output: BaseTextEnvStepOutput) -> StepResult:
+    metadata: Any = output["metadata"]
+    (message,) = output["observations"]
+    error, cause = metadata["error"], None if metadata["cause"] is None else Cause(metadata["cause"])
+    ending = None if cause is None else cause.ending
+    if output["done"] != (cause is not None) or metadata["ending"] != ending:
+        raise ValueError(
+            f"done is {output['done']} and ending is {metadata['ending']}, which does not fit the cause {cause}"
+        )
+    if message["role"] != "user" or output.get("postprocessed_action") is not None:
+        raise ValueError("an observation is one message of the user, and the action stays as it was written")
+    if not isinstance(output["reward"], float):
+        raise ValueError(f"the reward is {output['reward']!r}")  # noqa: TRY004 - a wrong value, not a wrong argument
+    blocks = read_content(message["content"], metadata.get("texts"))
+    observation = Observation(blocks, None if error is None else ErrorCode(error))
+    return StepResult(
+        observation, output["reward"], metadata["total"], cause, metadata["components"] or NO_COMPONENTS
+    )
+
+
+def _malformed(what: str, error: Exception) -> SessionError:
+    reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return SessionError(f"{what} is not what a compiled environment shows: {reason}")
