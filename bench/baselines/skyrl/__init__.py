@@ -1,0 +1,1 @@
+"""The baseline for SkyRL Gym: Wordle as `BaseTextEnv` with a `ToolGroup`."""
