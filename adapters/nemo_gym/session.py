@@ -1,0 +1,329 @@
+"""A session over NeMo Gym's own `ServerClient`, driven as its agents drive it, seen as canonical sees sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from http.cookies import SimpleCookie
+from typing import Any
+
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.server_utils import (
+    GlobalAIOHTTPAsyncClientConfig,
+    ServerClient,
+    global_aiohttp_client_exit,
+    is_global_aiohttp_client_setup,
+    set_global_aiohttp_client,
+)
+from omegaconf import OmegaConf
+
+from adapters.nemo_gym.wire import (
+    RESULT_TYPE,
+    read_content,
+    read_result,
+    read_tool,
+    sendable,
+    write_action,
+    write_input,
+    write_json,
+)
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, Message
+from canonical.step import StepResult
+from canonical.transcript import Action
+
+SERVER = "environment"
+"""The name of the resources server in the client's configuration."""
+
+PATIENCE = 5.0
+"""After how many seconds without an answer, and how often from then on, the server is asked whether it is there."""
+
+
+class Connection:
+    """Hold the way to one server, for all sessions with it: NeMo Gym's client, and whether the server was there.
+
+    Args:
+        host: The server's host.
+        port: The server's port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        place = {"host": host, "port": port, "entrypoint": "app.py", "domain": "other"}
+        self.client = ServerClient(
+            head_server_config=BaseServerConfig(host="127.0.0.1", port=1),
+            global_config_dict=OmegaConf.create({SERVER: {"resources_servers": {SERVER: place}}}),
+        )
+        self.place = f"{host}:{port}"
+        self._was_there = False
+
+    async def ready(self) -> None:
+        """Make sure that the client of this event loop exists and that the server was there once.
+
+        Raises:
+            SessionError: Nobody answers.
+        """
+        await _share_client()
+        if not self._was_there:
+            status = await self.poll()
+            if status != "success":
+                raise SessionError(f"no server answers at {self.place}: {status.replace('_', ' ')}")
+            self._was_there = True
+
+    async def poll(self) -> str:
+        """Return what NeMo Gym's own question for the server's state says, such as `success`."""
+        return await asyncio.to_thread(self.client.poll_for_status, SERVER)
+
+
+_lifetimes: dict[int, AsyncGenerator[None, None]] = {}
+
+
+async def _share_client() -> None:
+    # NeMo Gym's requests share one client per process, which belongs to the event loop that it was made on. Made here,
+    # it needs no configuration; an asynchronous generator is what an event loop closes when it ends.
+    if not is_global_aiohttp_client_setup():
+        lifetime = _lifetime()
+        _lifetimes[id(lifetime)] = lifetime
+        await anext(lifetime)
+
+
+async def _lifetime() -> AsyncGenerator[None, None]:
+    client = set_global_aiohttp_client(GlobalAIOHTTPAsyncClientConfig())
+    try:
+        yield
+    finally:
+        await client.close()
+        # It runs an event loop of its own, hence the thread; for a closed client it only forgets it.
+        await asyncio.to_thread(global_aiohttp_client_exit)
+        _lifetimes.clear()
+
+
+class NeMoGymSession:
+    """Be one rollout: a cookie, and the episode that it names.
+
+    Args:
+        connection: The way to the server.
+        receive_timeout: Seconds after which an answer is overdue. NeMo Gym itself waits for ever.
+    """
+
+    def __init__(self, connection: Connection, receive_timeout: float) -> None:
+        self._connection = connection
+        self._receive_timeout = receive_timeout
+        self._lost: str | None = None
+        self._seeded: dict[str, Any] | None = None
+        self._cookies: SimpleCookie = SimpleCookie()
+        self._output: list[dict[str, JSON]] = []
+        self._last: StepResult | None = None
+        self._has_reward = True
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task in a session of its own; one that is still open is verified first.
+
+        Raises:
+            SessionError: The server refused or failed, or the session is lost.
+        """
+        await self._verify()
+        row = {"task": task, "seed": seed, "verify_key": secrets.token_hex(16)}
+        body = await self._ask("/seed_session", "application/json", write_json(row))
+        try:
+            seeded = json.loads(body)
+            opened = Opened(
+                tuple(Message(m["role"], read_content(m["content"])) for m in seeded["prompt"]),
+                tuple(read_tool(tool) for tool in seeded["tools"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the answer to /seed_session", error) from error
+        self._seeded = {**row, "answer": seeded}
+        self._output, self._last, self._has_reward = [], None, True
+        return opened
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action.
+
+        Raises:
+            SessionError: The server refused or failed, or the session is lost.
+        """
+        self._has_reward = False
+        body = await self._ask(*write_action(action))
+        try:
+            result = read_result(body)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the answer to a call", error) from error
+        self._has_reward = True
+        self._last = result
+        self._output += _trajectory(action, result, len(self._output))
+        return result
+
+    async def public_state(self) -> JSON:
+        """Return what a client can read of the episode: the answer to the seed, the last result, and the cookie's content."""
+        return {
+            "seeded": None if self._seeded is None else self._seeded["answer"],
+            "result": None if self._last is None else self._last.to_json(),
+            "cookies": [_decode(morsel.value) for morsel in self._cookies.values()],
+        }
+
+    async def close(self) -> None:
+        """Verify the episode, which frees it, and compare the verified reward with the return of the steps.
+
+        Raises:
+            SessionError: The episode is over and `/verify` says another reward than its steps, or refuses to say any.
+        """
+        if self._lost is None:
+            try:
+                await self._verify()
+            finally:
+                self._lost = "it is closed"
+
+    async def _verify(self) -> None:
+        seeded, self._seeded = self._seeded, None
+        if seeded is None:
+            return
+        tools, prompt = seeded["answer"]["tools"], seeded["answer"]["prompt"]
+        asked = {
+            "responses_create_params": {
+                "input": [write_input(message) for message in prompt],
+                "tools": tools,
+            },
+            "response": {
+                "id": "response",
+                "object": "response",
+                "created_at": 0,
+                "model": "policy",
+                "parallel_tool_calls": True,
+                "tool_choice": "auto",
+                "tools": [],
+                "output": self._output,
+            },
+            "task": seeded["task"],
+            "seed": seeded["seed"],
+            "verify_key": seeded["verify_key"],
+        }
+        try:
+            answer = json.loads(await self._ask("/verify", "application/json", write_json(asked)))
+        except SessionError:
+            # Nothing is left to verify when the server is gone, or when it has said before that there is no reward.
+            if self._lost is None and self._has_reward:
+                raise
+            return
+        finally:
+            self._cookies = SimpleCookie()
+        last = self._last
+        if last is not None and last.cause is not None and answer["reward"] != last.total:
+            raise SessionError(f"/verify says {answer['reward']!r}, the steps paid {last.total!r}")
+
+    async def _ask(self, path: str, media_type: str, body: bytes) -> bytes:
+        if self._lost is not None:
+            raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
+        headers = {"Content-Type": media_type, "Accept": RESULT_TYPE}
+        watch = _Watch(self._connection.poll)
+        try:
+            async with asyncio.timeout(self._receive_timeout) as limit, watch.over(limit):
+                answer = await self._connection.client.post(
+                    SERVER, path, data=body, headers=headers, cookies=self._cookies
+                )
+                content = await answer.read()
+        except TimeoutError as error:
+            self._lost = (
+                f"the connection is lost: no server answers at {self._connection.place}"
+                if watch.is_gone
+                else f"the server did not answer within {self._receive_timeout:g} s"
+            )
+            raise SessionError(self._lost) from error
+        except OSError as error:
+            self._lost = f"the connection is lost: {str(error) or type(error).__name__}"
+            raise SessionError(self._lost) from error
+        except asyncio.CancelledError:
+            self._lost = "an earlier request was abandoned before its answer came"
+            raise
+        if answer.cookies:
+            self._cookies = answer.cookies
+        if not answer.ok:
+            raise SessionError(f"{_reason(content)} (status {answer.status})")
+        return content
+
+
+class _Watch:
+    """End a wait for a server that is gone; NeMo Gym's requests try again for ever."""
+
+    def __init__(self, poll: Callable[[], Awaitable[str]]) -> None:
+        self._poll = poll
+        self._limit: asyncio.Timeout | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self.is_gone = False
+
+    def over(self, limit: asyncio.Timeout) -> _Watch:
+        self._limit = limit
+        return self
+
+    async def __aenter__(self) -> None:
+        self._arm()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limit = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._look)
+
+    def _look(self) -> None:
+        self._polling = asyncio.get_running_loop().create_task(self._look_closely())
+
+    async def _look_closely(self) -> None:
+        is_gone = await self._poll() == "connection_error"
+        if self._limit is None:
+            return
+        if is_gone:
+            self.is_gone = True
+            self._limit.reschedule(asyncio.get_running_loop().time())
+        else:
+            self._arm()
+
+
+def _trajectory(action: Action, result: StepResult, number: int) -> list[dict[str, JSON]]:
+    if isinstance(action, str):
+        part: dict[str, JSON] = {"type": "output_text", "text": sendable(action), "annotations": []}
+        return [
+            {
+                "type": "message",
+                "id": f"message_{number}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [part],
+            }
+        ]
+    call = f"call_{number}"
+    return [
+        {
+            "type": "function_call",
+            "call_id": call,
+            "name": sendable(action.name),
+            "arguments": json.dumps(dict(action.arguments)),
+        },
+        {"type": "function_call_output", "call_id": call, "output": sendable(result.observation.text)},
+    ]
+
+
+def _decode(cookie: str) -> JSON:
+    payload = cookie.partition(".")[0]
+    value: JSON = json.loads(base64.b64decode(payload + "=" * (-len(payload) % 4)))
+    return value
+
+
+def _reason(content: bytes) -> str:
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return content.decode("utf-8", "replace")
+    return str(value.get("detail", value)) if isinstance(value, dict) else str(value)
+
+
+def _malformed(what: str, error: Exception) -> SessionError:
+    reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return SessionError(f"{what} is not what a compiled environment sends: {reason}")
+
+
+__all__ = ["Connection", "NeMoGymSession"]

@@ -1,0 +1,1 @@
+"""The baseline for NeMo Gym: Wordle as `SimpleResourcesServer` with a typed tool route."""
