@@ -1,0 +1,111 @@
+"""A session over an environment object of GEM, driven as a trainer drives it, seen as canonical sees sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, TypeVar
+
+from adapters.gem.compiler import CompiledEnvironment, Refusal
+from adapters.gem.content import read_content, read_message, read_tool
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, ErrorCode, Observation, project_text
+from canonical.dialect import TextForm, write_calls
+from canonical.step import NO_COMPONENTS, Cause, Ending, StepResult
+from canonical.transcript import Action
+
+ResultT = TypeVar("ResultT")
+
+
+class GemSession:
+    """Be one environment object, stepped in a thread as `AsyncVectorEnv` steps it, or where the caller is.
+
+    Args:
+        env: What `gem.make` returned.
+        threads: Where to call it; None calls it on the event loop, as `SyncVectorEnv` does it in the trainer's thread.
+    """
+
+    def __init__(self, env: CompiledEnvironment, threads: Executor | None) -> None:
+        self._env = env
+        self._threads = threads
+        self._under_way: asyncio.Future[Any] | None = None
+        self._last: dict[str, Any] = {}
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task; one that is still open is closed by the environment.
+
+        Raises:
+            SessionError: The environment refused or failed.
+        """
+        observation, info = await self._call(partial(self._env.reset, seed=seed, task=task))
+        self._last = {"observation": observation, "info": info}
+        try:
+            prompt = tuple(read_message(message) for message in info["messages"])
+            tools = tuple(read_tool(tool) for tool in info["tools"])
+            if not observation.startswith("\n\n".join(message.text for message in prompt)):
+                raise ValueError("the observation does not begin with the prompt")  # noqa: TRY301 - one way out
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("reset", error) from error
+        return Opened(prompt, tools)
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action; a call is written as text, in the form of GEM's `MCPTool`.
+
+        Raises:
+            SessionError: The environment refused or failed, or text cannot carry the call.
+        """
+        try:
+            text = action if isinstance(action, str) else write_calls((action,), TextForm.XML)
+        except ValueError as error:
+            raise SessionError(str(error)) from error
+        observation, reward, terminated, truncated, info = await self._call(partial(self._env.step, text))
+        self._last = {"observation": observation, "info": info}
+        try:
+            return _read_result(observation, reward, terminated, truncated, info)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("step", error) from error
+
+    async def public_state(self) -> JSON:
+        """Return the last observation and `info`, and the attributes that wrappers of GEM copy."""
+        env = self._env
+        attributes = {"env_id": env.env_id, "seed": env.seed, "split": env.split, "max_turns": env.max_turns}
+        return {**self._last, "attributes": attributes, "shown": repr(env)}
+
+    async def close(self) -> None:
+        """Free the episode, after a call that is still under way."""
+        if self._under_way is not None and not self._under_way.done():
+            await asyncio.gather(self._under_way, return_exceptions=True)
+        await self._call(self._env.close)
+
+    async def _call(self, work: Callable[[], ResultT]) -> ResultT:
+        try:
+            if self._threads is None:
+                return work()
+            if self._under_way is not None and not self._under_way.done():
+                raise SessionError("a call that was abandoned is still under way in its thread")
+            self._under_way = asyncio.get_running_loop().run_in_executor(self._threads, work)
+            # A thread cannot be stopped, so neither is what stands for it.
+            return await asyncio.shield(self._under_way)
+        except Refusal as error:
+            raise SessionError(str(error)) from error
+
+
+def _read_result(text: str, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> StepResult:
+    cause = Cause(info["cause"]) if "cause" in info else None
+    ending = None if cause is None else cause.ending
+    if (terminated, truncated) != (ending is Ending.TERMINATED, ending is Ending.TRUNCATED):
+        raise ValueError(f"terminated is {terminated} and truncated is {truncated}, and the cause is {cause}")
+    blocks = read_content(info.get("content", text))
+    if project_text(blocks) != text:
+        raise ValueError("the observation is not the text form of its content")
+    error = ErrorCode(info["error"]) if "error" in info else None
+    return StepResult(
+        Observation(blocks, error), float(reward), info["total"], cause, info.get("components", NO_COMPONENTS)
+    )
+
+
+def _malformed(call: str, error: Exception) -> SessionError:
+    reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return SessionError(f"what {call} returned is not what a compiled environment returns: {reason}")
