@@ -1,0 +1,131 @@
+"""A session over the official asynchronous client of ORS, seen as canonical sees sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from adapters.ors.client import Client
+from adapters.ors.wire import read_blocks, read_prompt, write_action
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, ErrorCode, Observation
+from canonical.step import NO_COMPONENTS, Cause, StepResult
+from canonical.tool import ToolSpec
+from canonical.transcript import Action
+
+ResultT = TypeVar("ResultT")
+
+
+class OrsSession:
+    """Be one client of ORS, and the session that it holds.
+
+    Args:
+        client: The client, not yet connected.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._session: Any = None
+        self._last: JSON = None
+        self._is_closed = False
+
+    async def connect(self) -> None:
+        """Reach the server.
+
+        Raises:
+            SessionError: The server cannot be reached.
+        """
+        await self._ask(self._client.connect())
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start an episode of a task in a new session of ORS; one that is still open is ended.
+
+        Raises:
+            SessionError: The server refused or failed.
+        """
+        self._check()
+        await self._leave()
+        self._session = self._client.session({"id": task, "seed": seed})
+        try:
+            await self._ask(self._session.__aenter__())
+            shown: list[Any] = [asdict(block) for block in await self._ask(self._session.get_prompt())]
+            listed = await self._ask(self._session.list_tools())
+        except SessionError:
+            await self._leave()
+            raise
+        self._last = {"prompt": shown}
+        try:
+            tools = tuple(ToolSpec(tool.name, tool.description, tool.input_schema) for tool in listed)
+            return Opened(read_prompt(shown), tools)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the prompt", error) from error
+
+    async def step(self, action: Action) -> StepResult:
+        """Carry out an action.
+
+        Raises:
+            SessionError: The server refused or failed.
+        """
+        self._check()
+        if self._session is None:
+            raise SessionError("open an episode before stepping")
+        name, arguments = write_action(action)
+        output = asdict(await self._ask(self._session.call_tool(name, arguments)))
+        self._last = output
+        try:
+            return _read_output(output)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the answer to a call", error) from error
+
+    async def public_state(self) -> JSON:
+        """Return the last answer with everything in it; a client of ORS can read nothing else of an episode."""
+        return self._last
+
+    async def close(self) -> None:
+        """End the session of ORS, on which the server frees the episode, and close the client."""
+        self._is_closed = True
+        await self._leave()
+        await self._client.close()
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise SessionError("this session is closed; connect a new one")
+
+    async def _leave(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            # Also for one that was not entered to its end: the server may have made it already.
+            await session.__aexit__(None, None, None)
+
+    async def _ask(self, answer: Awaitable[ResultT]) -> ResultT:
+        try:
+            return await answer
+        except Exception as error:
+            # The two clients have no common kind of error, and let those of their HTTP library through.
+            raise SessionError(str(error) or type(error).__name__) from error
+
+
+def _read_output(output: dict[str, Any]) -> StepResult:
+    metadata, reward = output["metadata"], output["reward"]
+    cause = Cause(metadata["cause"]) if "cause" in metadata else None
+    error = ErrorCode(metadata["error"]) if "error" in metadata else None
+    ending = None if cause is None else cause.ending.value
+    if output["finished"] != (cause is not None) or metadata.get("ending") != ending:
+        raise ValueError(
+            f"finished is {output['finished']} and ending is {metadata.get('ending')}, which does not fit {cause}"
+        )
+    if reward is None and error is not ErrorCode.EPISODE_OVER:
+        raise ValueError("a step of an episode that goes on has no reward")
+    return StepResult(
+        Observation(read_blocks(output["blocks"]), error),
+        float(metadata.get("paid", reward) or 0.0),
+        float(metadata["total"]),
+        cause,
+        metadata.get("components") or NO_COMPONENTS,
+    )
+
+
+def _malformed(what: str, error: Exception) -> SessionError:
+    reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return SessionError(f"{what} is not what a compiled environment sends: {reason}")

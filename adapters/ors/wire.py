@@ -1,0 +1,160 @@
+"""The form of ORS: content, prompts and actions as JSON, and the bytes of its HTTP. No framework is imported."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from canonical.content import JSON, Block, Image, Message, Text
+from canonical.transcript import Action, action_from_json
+
+ACTION = "assistant action"
+"""The name under which a whole action travels where ORS has a tool's name.
+
+ORS carries tool calls only, and no lone surrogates. So assistant text, and a call with lone surrogates, is sent as a call
+of this name. It has a space and is therefore the name of no tool. Whoever writes it reaches what any action reaches.
+"""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def write_action(action: Action) -> tuple[str, dict[str, JSON]]:
+    """Return the name and the input with which an action is called."""
+    if isinstance(action, str):
+        return ACTION, {"text": action} if _is_unicode(action) else {"exact": _exact(json.dumps(action))}
+    # Escaped by JSON, a lone surrogate leaves no trace in the bytes; so the text is looked at before.
+    if _is_unicode(json.dumps(action.to_json(), ensure_ascii=False)):
+        return action.name, dict(action.arguments)
+    return ACTION, {"exact": _exact(json.dumps(action.to_json()))}
+
+
+def read_action(name: str, arguments: Mapping[str, Any]) -> Action | None:
+    """Return the action that `write_action` sent under the name `ACTION`, or None when this is an ordinary call."""
+    if name != ACTION:
+        return None
+    match dict(arguments):
+        case {"text": str(text), **rest} if not rest:
+            return text
+        case {"exact": str(exact), **rest} if not rest:
+            try:
+                return action_from_json(json.loads(base64.b64decode(exact, validate=True)))
+            except (ValueError, RecursionError):
+                return None
+        case _:
+            return None
+
+
+def write_blocks(blocks: Sequence[Block], detail: Mapping[str, JSON] | None = None) -> list[dict[str, Any]]:
+    """Return blocks as ORS carries them.
+
+    ORS writes JSON with pydantic, which refuses lone surrogates. A text that has any is shown with replacement
+    characters, and travels exactly in the block's `detail`, under `exact`: base 64 of UTF-8 that lets surrogates through.
+
+    Args:
+        blocks: The content.
+        detail: What else the `detail` of every block says.
+    """
+    return [_write_block(block, dict(detail or {})) for block in blocks]
+
+
+def read_blocks(blocks: Sequence[Any]) -> tuple[Block, ...]:
+    """Read what `write_blocks` wrote.
+
+    Raises:
+        ValueError: The value is not content of ORS.
+    """
+    return tuple(map(_read_block, blocks))
+
+
+def write_prompt(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return a prompt as blocks. ORS has no roles here, so unless it is one user message, `detail` holds them."""
+    if len(messages) == 1 and messages[0].role == "user":
+        return write_blocks(messages[0].blocks)
+    written: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        detail: dict[str, JSON] = {"role": message.role, "message": number}
+        # A message without content would leave no trace.
+        written += write_blocks(message.blocks, detail) or [_write_block(Text(""), {**detail, "empty": True})]
+    return written
+
+
+def read_prompt(blocks: Sequence[Any]) -> tuple[Message, ...]:
+    """Read what `write_prompt` wrote.
+
+    Raises:
+        ValueError: The value is not a prompt of ORS.
+    """
+    if all("message" not in (block.get("detail") or {}) for block in blocks):
+        return (Message("user", read_blocks(blocks)),)
+    messages: dict[int, Message] = {}
+    for block in blocks:
+        match block:
+            case {
+                "detail": {"role": "system" | "user" | "assistant" | "tool" as role, "message": int(number)}
+            }:
+                before = messages.get(number, Message(role, ()))
+                more = () if block["detail"].get("empty") else (_read_block(block),)
+                messages[number] = Message(role, before.blocks + more)
+            case _:
+                raise ValueError("a block of this prompt belongs to no message")
+    return tuple(messages[number] for number in sorted(messages))
+
+
+def keep_space(text: str, size: int) -> str:
+    """Return compact JSON in which no chunk begins with white space when it is cut every `size` characters.
+
+    The clients of ORS strip white space from the beginning of every chunk. In compact JSON white space stands in texts
+    only, where it may as well be an escape sequence.
+    """
+    if len(text) <= size:
+        return text
+    return "".join(_chunks(text, size))
+
+
+def _chunks(text: str, size: int) -> Iterator[str]:
+    place = 0
+    while place < len(text):
+        first = text[place]
+        if first.isspace():
+            escaped = f"\\u{ord(first):04x}"
+            end = place + size - len(escaped) + 1
+            yield escaped + text[place + 1 : end]
+        else:
+            end = place + size
+            yield text[place:end]
+        place = end
+
+
+def _is_unicode(text: str) -> bool:
+    return _SURROGATE.search(text) is None
+
+
+def _exact(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
+
+
+def _write_block(block: Block, detail: dict[str, JSON]) -> dict[str, Any]:
+    match block:
+        case Image(data, media_type):
+            encoded = base64.b64encode(data).decode("ascii")
+            return {"type": "image", "data": encoded, "mimeType": media_type, "detail": detail or None}
+        case Text(text) if _is_unicode(text):
+            return {"type": "text", "text": text, "detail": detail or None}
+        case Text(text):
+            shown = _SURROGATE.sub("\ufffd", text)
+            return {"type": "text", "text": shown, "detail": {**detail, "exact": _exact(text)}}
+
+
+def _read_block(block: Any) -> Block:
+    match block:
+        case {"type": "text", "detail": {"exact": str(exact)}}:
+            return Text(base64.b64decode(exact, validate=True).decode("utf-8", "surrogatepass"))
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
+            return Image(base64.b64decode(data, validate=True), media_type)
+        case _:
+            raise ValueError("a block is a text or an image of ORS")

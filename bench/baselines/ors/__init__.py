@@ -1,0 +1,1 @@
+"""The baseline for ORS: Wordle as an `Environment` with a coroutine tool."""
