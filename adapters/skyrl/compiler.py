@@ -118,7 +118,7 @@ class CompiledEnvironment(BaseTextEnv):
             self._failure = self._failure or f"{self.environment.name} has no episode here: call init first"
             return self._failed()
         try:
-            result = self._drive(self._play(episode, action))
+            result = self._play(episode, action)
         except ScoringError as error:
             # The episode has ended and answers further steps itself; only this step has no reward.
             self._cause, self._failure = episode.cause, f"no valid reward could be computed: {error}"
@@ -130,21 +130,20 @@ class CompiledEnvironment(BaseTextEnv):
             if self._raises:
                 raise
             return self._failed()
-        observation = result.observation
+        observation, blocks = result.observation, result.observation.blocks
         self._total, self._cause = result.total, result.cause
         self._errors += observation.error is not None
         metadata = _metadata(result.total, result.cause, observation.error, result.components)
-        texts = texts_of(observation.blocks)
-        if texts is not None:
+        if len(blocks) != 1 and (texts := texts_of(blocks)) is not None:
             metadata["texts"] = texts
-        return _output(write_content(observation.blocks), result.reward, metadata)
+        return _output(write_content(blocks), result.reward, metadata)
 
-    async def _play(self, episode: Episode[Any], action: str) -> StepResult:
-        result = await episode.step_async(action)
+    def _play(self, episode: Episode[Any], action: str) -> StepResult:
+        result = self._drive(episode.step_async(action))
         if self._cap is None or self.turns < self._cap or result.cause is not None:
             return result
         # The trainer steps no more after its own budget, so the state is scored now.
-        end = await episode.truncate(Cause.BUDGET)
+        end = self._drive(episode.truncate(Cause.BUDGET))
         components = dict(result.components)
         for name, value in end.components.items():
             components[name] = components.get(name, 0.0) + value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from canonical.content import JSON, Block, Image, Text, project_text
@@ -24,6 +25,8 @@ def write_content(blocks: Sequence[Block]) -> str | list[dict[str, JSON]]:
     Chat templates of language models take text only, so several texts become one, joined by line breaks; `texts_of`
     returns what is needed to take it apart again.
     """
+    if len(blocks) == 1 and isinstance(blocks[0], Text):
+        return blocks[0].text
     if any(isinstance(block, Image) for block in blocks):
         return [_write_part(block) for block in blocks]
     return project_text(tuple(blocks))
@@ -85,6 +88,12 @@ def add_tools(conversation: Sequence[Mapping[str, Any]], text: str) -> list[Said
     return said
 
 
+@lru_cache(maxsize=64)
+def _read_tools(rows: str) -> tuple[ToolSpec, ...]:
+    # Every episode of an environment describes the same tools.
+    return tuple(ToolSpec(**json.loads(row)) for row in rows.split("\n"))
+
+
 def take_tools(conversation: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolSpec, ...], list[Said]]:
     """Return the tools that the system message describes, and the conversation without the description.
 
@@ -99,8 +108,7 @@ def take_tools(conversation: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolSpe
     text = content[-1].get("text", "") if parts else content
     begin = text.rfind(_BEGIN)
     if begin != -1:
-        rows = text[begin + len(_BEGIN) : text.index(_END, begin)].split("\n")
-        tools = tuple(ToolSpec(**json.loads(row)) for row in rows)
+        tools = _read_tools(text[begin + len(_BEGIN) : text.index(_END, begin)])
         start = text.rfind("You act by calling tools.", 0, begin)
     elif text.endswith(_NO_TOOLS):
         tools, start = (), len(text) - len(_NO_TOOLS)
