@@ -41,20 +41,21 @@ class Barrier:
         """Return whether the barrier is open."""
         return self._opened_at is not None
 
-    def hold(self, connection: Held, start_s: float) -> None:
+    def hold(self, connection: Held | None, start_s: float) -> None:
         """Wait until `start_s` seconds after the opening.
 
-        Meanwhile attend to the connection, so that pings are answered and a loss is noticed.
+        Meanwhile attend to the connection, if there is one, so that pings are answered and a loss is noticed.
 
         Raises:
             Exception: What `attend` raises.
         """
         while not self._is_due(start_s):
             # Before the first wait, too: what came along with the handshake makes no descriptor readable.
-            connection.attend()
+            if connection is not None:
+                connection.attend()
             # Attending may let others run, and one of them may open the barrier.
             if not self._is_due(start_s):
-                self._wait(connection.fileno(), start_s)
+                self._wait(None if connection is None else connection.fileno(), start_s)
 
     def open(self) -> None:
         """Start the clock by which everybody goes on."""
@@ -73,11 +74,11 @@ class Barrier:
             if waiter in self._waiters:
                 loop.run_callback(waiter.switch, None)
 
-    def _wait(self, descriptor: int, start_s: float) -> None:
+    def _wait(self, descriptor: int | None, start_s: float) -> None:
         """Return when the descriptor is readable or it is time to go."""
         loop = gevent.get_hub().loop
         waiter = Waiter()
-        watchers: list[Any] = [loop.io(descriptor, _READ)]
+        watchers: list[Any] = [] if descriptor is None else [loop.io(descriptor, _READ)]
         if self._opened_at is None:
             self._waiters[waiter] = start_s
         else:

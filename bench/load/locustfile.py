@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import signal
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gevent
 import gevent.socket
@@ -25,24 +25,23 @@ from locust.dispatch import UsersDispatcher
 from locust.exception import StopUser
 from locust.runners import STATE_MISSING, LocalRunner, MasterRunner, WorkerRunner
 
+from bench.load.channel import Refused
 from bench.load.fleet import Fleet
-from bench.load.plan import BadPlan, Call, LoadPlan
+from bench.load.plan import BadPlan, LoadPlan
 from bench.load.share import Assignment, Place, Share, ShareProgress
 from bench.load.summary import Difference, EndedBy, LoadSummary, ShareSummary, WrongReply
-from bench.load.websocket import Connection, ConnectionLost, Timeout, Unreachable, WebSocketError
+from bench.load.tcp import Timeout, TransportError, Unreachable
 from bench.load.wire import WireNotFound, load_wire
 from bench.samples import Phase, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from locust.env import Environment
     from locust.runners import WorkerNode
 
-    from bench.load.barrier import Held
+    from bench.load.channel import Act, Channel
     from bench.load.wire import Reply
-
-T = TypeVar("T")
 
 INTERRUPTED_EXIT_CODE = 130
 EXAMPLE_CHARACTERS = 2000
@@ -60,19 +59,13 @@ class OperationFailed(Exception):  # noqa: N818 - what happened, read as a sente
     """End a session after a failed operation, which has been recorded."""
 
 
-class Refused(Exception):  # noqa: N818
-    """Carry the error that the framework's protocol answered with."""
-
-
 class Wrong(Exception):  # noqa: N818
     """Say which pieces of a reply differ from the reference."""
 
 
 class EnvUser(User):
-    """Play one session: connect, wait at the barrier, reset, step, close. Transports subclass it."""
+    """Play one session: connect, wait at the barrier, reset, step, score where there is such a thing, close."""
 
-    abstract = True
-    transport: ClassVar[str]
     share: ClassVar[Share | None] = None
     """The share of this process, set before the first user starts."""
 
@@ -82,56 +75,28 @@ class EnvUser(User):
         self.right = True
         self.mine: Share
         self.assignment: Assignment
-
-    @property
-    def connection(self) -> Held | None:
-        """Return what is held open, if it is."""
-        raise NotImplementedError
-
-    def open(self) -> None:
-        """Establish the session's connection."""
-        raise NotImplementedError
-
-    def exchange(self, frame: str) -> str:
-        """Send a frame and return the answer."""
-        raise NotImplementedError
-
-    def end(self, frame: str | None) -> None:
-        """End the session, with the frame that asks for it if the protocol has one, and wait until it has ended."""
-        raise NotImplementedError
-
-    def rest(self, seconds: float) -> None:
-        """Do nothing for a while, but keep the connection alive."""
-        raise NotImplementedError
-
-    def drop(self) -> None:
-        """Let go of the connection without a word; harmless when there is none."""
-        raise NotImplementedError
+        self.channel: Channel
 
     def op(
-        self,
-        phase: Phase,
-        act: Callable[[], T],
-        check: Callable[[T], None] | None = None,
-        *,
-        warmup: bool = False,
+        self, phase: Phase, act: Act, check: Callable[[Reply], None] | None = None, *, warmup: bool = False
     ) -> None:
-        """Do one operation and keep its sample; the time is that of `act`, not of the check.
+        """Do one operation and keep its sample; the time is what the channel's clock says.
 
         Raises:
             OperationFailed: The operation failed. A wrong answer is recorded, and the session goes on.
         """
         failure: BaseException | None = None
-        end = 0
-        start = time.perf_counter_ns()
+        clock = self.channel.clock
+        clock.start()
         try:
-            answer = act()
-            end = time.perf_counter_ns()
-            if check is not None:
-                check(answer)
+            reply = act()
+            if reply is not None:
+                self.check(reply)
+                if check is not None:
+                    check(reply)
         except BaseException as e:  # noqa: BLE001 - recorded here, and raised again below
             failure = e
-        end = end or time.perf_counter_ns()
+        start, end = clock.span()
         status, error = judge(failure, self.mine.stopped_by)
         self.mine.record(
             self.assignment.session,
@@ -144,7 +109,7 @@ class EnvUser(User):
         )
         self.seq += 1
         self.environment.events.request.fire(
-            request_type=self.transport,
+            request_type=self.channel.transport,
             name=phase.value,
             response_time=(end - start) / 1e6,
             response_length=0,
@@ -161,65 +126,99 @@ class EnvUser(User):
         raise failure
 
     def connect(self) -> None:
-        """Open the connection, with no more than the plan's number of handshakes in flight in this process."""
+        """Open the session's way to the server, with no more than the plan's number of them in flight in this process."""
         with self.mine.gate:
             try:
-                self.op(Phase.CONNECT, self.open)
+                self.op(Phase.CONNECT, self.channel.connect())
             except OperationFailed as e:
                 self.mine.failed(reached=not isinstance(e.__cause__, Unreachable | Timeout))
                 raise
-        if self.connection is not None:
-            self.mine.opened(self.connection)
+        self.mine.opened(self.channel.held)
 
     def reset(self) -> None:
         """Open the episode of this session's task."""
-        wire, session, script = self.mine.wire, self.assignment.session, self.assignment.script
-        frame = wire.reset(script.task, session if script.seed is None else script.seed)
-        expected = Call(name="", text=script.prompt)
-        self.op(
-            Phase.RESET,
-            lambda: self.exchange(frame),
-            lambda answer: self.check(wire.read_reset(answer), expected),
-        )
+        expected = {"text": self.assignment.script.prompt}
+        self.op(Phase.RESET, self.channel.reset(), lambda reply: self.compare(reply, expected))
+        self.mine.entered(gevent.getcurrent())
 
     def step(self, turn: int) -> None:
         """Make the call of a turn."""
-        wire, plan = self.mine.wire, self.mine.plan
-        frame, expected = self.assignment.frames[turn], self.assignment.script.calls[turn]
+        call = self.assignment.script.calls[turn]
+        expected = {"text": call.text, "reward": call.reward, "ended": call.ended}
         self.op(
             Phase.STEP,
-            lambda: self.exchange(frame),
-            lambda answer: self.check(wire.read_step(answer), expected, turn),
-            warmup=turn < plan.warmup_turns,
+            self.channel.step(turn),
+            lambda reply: self.compare(reply, expected, turn),
+            warmup=turn < self.mine.plan.warmup_turns,
         )
         self.mine.stepped()
 
+    def score(self) -> None:
+        """Have the episode scored, where the framework has such a thing."""
+        act = self.channel.score()
+        if act is None:
+            return
+        expected = self.assignment.script.expected_total(self.mine.plan.turns)
+        self.op(Phase.SCORE, act, lambda reply: self.compare_total(reply, expected))
+
     def close(self) -> None:
         """End the session."""
-        frame = self.mine.wire.close()
-        self.op(Phase.CLOSE, lambda: self.end(frame))
+        act = self.channel.close()
+        if act is not None:
+            self.op(Phase.CLOSE, act)
 
-    def check(self, reply: Reply, expected: Call, turn: int | None = None) -> None:
-        """Compare a reply with the reference.
-
-        Raises:
-            Refused: The protocol reports a failure.
-            Wrong: A piece differs.
-        """
+    def check(self, reply: Reply) -> None:
+        """Raise Refused if the protocol reports a failure."""
         if reply.error is not None:
             raise Refused(reply.error)
-        wanted = (("text", expected.text), ("reward", expected.reward), ("ended", expected.ended))
-        pieces = [name for name, value in wanted if value is not None and value != getattr(reply, name)]
+
+    def compare(self, reply: Reply, expected: Mapping[str, object], turn: int | None = None) -> None:
+        """Compare a reply with the reference; what one of the two does not say is not compared.
+
+        Raises:
+            Wrong: A piece differs.
+        """
+        said = {name: getattr(reply, name) for name in expected}
+        self.complain(
+            {
+                name: (value, said[name])
+                for name, value in expected.items()
+                if value is not None and said[name] is not None and value != said[name]
+            },
+            turn,
+        )
+
+    def compare_total(self, reply: Reply, expected: float | None) -> None:
+        """Compare the reward of the whole with the reference; up to rounding, as it may be added up in any order.
+
+        Raises:
+            Wrong: It differs.
+        """
+        total = reply.reward
+        if expected is None or total is None or math.isclose(total, expected, rel_tol=1e-9, abs_tol=1e-9):
+            return
+        self.complain({"total": (expected, total)}, None)
+
+    def complain(self, pieces: Mapping[str, tuple[object, object]], turn: int | None) -> None:
+        """Keep pieces, given as expected and got, as an example of a wrong reply.
+
+        Raises:
+            Wrong: There are any.
+        """
         if not pieces:
             return
         differences = [
-            Difference(
-                piece=name, expected=_example(getattr(expected, name)), got=_example(getattr(reply, name))
-            )
-            for name in pieces
+            Difference.model_validate({"piece": name, "expected": _example(value), "got": _example(got)})
+            for name, (value, got) in pieces.items()
         ]
-        example = {"task": self.assignment.script.task, "turn": turn, "differences": differences}
-        self.mine.differed(WrongReply.model_validate({"session": self.assignment.session, **example}))
+        self.mine.differed(
+            WrongReply(
+                session=self.assignment.session,
+                task=self.assignment.script.task,
+                turn=turn,
+                differences=tuple(differences),
+            )
+        )
         raise Wrong(f"not what the reference says: {', '.join(pieces)}")
 
     def live(self) -> None:
@@ -227,16 +226,16 @@ class EnvUser(User):
         plan = self.mine.plan
         self.connect()
         try:
-            if self.connection is not None:
-                self.mine.barrier.hold(self.connection, plan.start_s(self.assignment.session))
-        except WebSocketError:
+            self.mine.barrier.hold(self.channel.held, plan.start_s(self.assignment.session))
+        except TransportError:
             _logger.debug("session %d was lost while it was held", self.assignment.session)
         # A connection lost while nothing is asked of it fails the next operation, and is recorded there.
         try:
             self.reset()
             for turn in range(plan.turns):
-                self.rest(plan.think_s)
+                self.channel.rest(plan.think_s)
                 self.step(turn)
+            self.score()
         except OperationFailed as e:
             if isinstance(e.__cause__, Refused):
                 self.close()
@@ -251,7 +250,7 @@ class EnvUser(User):
         assignment = share.take(player) if share else None
         if share is None or assignment is None:
             raise StopUser
-        self.mine, self.assignment = share, assignment
+        self.mine, self.assignment, self.channel = share, assignment, share.channel(assignment)
         finished = False
         try:
             self.live()
@@ -262,81 +261,10 @@ class EnvUser(User):
             _logger.exception("session %d", assignment.session)
             share.faulted(e)
         finally:
-            connection = self.connection
-            self.drop()
-            share.over(player, connection, succeeded=finished and self.right)
+            held = self.channel.held
+            self.channel.drop()
+            share.over(player, held, succeeded=finished and self.right)
         raise StopUser
-
-
-class WebSocketUser(EnvUser):
-    """Play a session over a WebSocket of its own."""
-
-    transport = "websocket"
-
-    def __init__(self, environment: Environment) -> None:
-        super().__init__(environment)
-        self._socket: Connection | None = None
-
-    @property
-    def connection(self) -> Connection | None:
-        """Return the WebSocket."""
-        return self._socket
-
-    def open(self) -> None:
-        """Connect and shake hands."""
-        plan, endpoint = self.mine.plan, self.assignment.endpoint
-        self._socket = Connection.open(
-            endpoint.address,
-            endpoint.port,
-            self.mine.wire.path,
-            host=plan.host,
-            query=plan.query,
-            timeout=plan.connect_timeout_s,
-        )
-
-    def exchange(self, frame: str) -> str:
-        """Send a text message and wait for the next one."""
-        socket, patience = self._opened(), self.mine.plan.reply_timeout_s
-        try:
-            socket.send(frame, timeout=patience)
-        except ConnectionLost:
-            # A server that hangs up may have said why; that is the answer then.
-            if not socket.pending:
-                raise
-        return socket.receive(timeout=patience)
-
-    def end(self, frame: str | None) -> None:
-        """Ask the server to close, or close from this side; either way by a closing handshake."""
-        socket, patience = self._opened(), self.mine.plan.close_timeout_s
-        if frame is None:
-            socket.close(timeout=patience)
-            return
-        try:
-            socket.send(frame, timeout=patience)
-            socket.wait_closed(timeout=patience)
-        except ConnectionLost as e:
-            # A server that closed properly before it was asked to has ended the session all the same.
-            if not e.clean:
-                raise
-
-    def rest(self, seconds: float) -> None:
-        """Wait, answering pings."""
-        socket = self._opened()
-        if seconds > 0 and not socket.lost:
-            try:
-                socket.idle(seconds)
-            except WebSocketError:
-                _logger.debug("session %d was lost while it rested", self.assignment.session)
-
-    def drop(self) -> None:
-        """Close the TCP connection."""
-        if self._socket is not None:
-            self._socket.abort()
-
-    def _opened(self) -> Connection:
-        if self._socket is None:
-            raise AssertionError("an operation before the connection")
-        return self._socket
 
 
 def judge(failure: BaseException | None, stopped_by: EndedBy | None) -> tuple[Status, str | None]:
@@ -357,7 +285,7 @@ def judge(failure: BaseException | None, stopped_by: EndedBy | None) -> tuple[St
 
 
 def _failure_text(failure: Exception) -> str:
-    if isinstance(failure, Refused | WebSocketError):
+    if isinstance(failure, Refused | TransportError):
         return str(failure)
     if isinstance(failure, ValueError):
         return f"the answer was not understood: {failure}"
@@ -385,7 +313,7 @@ class SessionDispatcher(UsersDispatcher):
         """Begin a run, unless one is under way."""
         del target_user_count, spawn_rate, user_classes
         users = COMMAND.begin([node.id for node in self.nodes])
-        self.plan_of_users = iter([{n.id: {WebSocketUser.__name__: users.get(n.id, 0)} for n in self.nodes}])
+        self.plan_of_users = iter([{n.id: {EnvUser.__name__: users.get(n.id, 0)} for n in self.nodes}])
 
     def __next__(self) -> dict[str, dict[str, int]]:
         return next(self.plan_of_users)
@@ -546,8 +474,6 @@ class Post:
             plan = LoadPlan.parse(msg.data["plan"])
             sessions = len(plan.share(place.rank, place.of))
             wire = load_wire(plan.wire)
-            if wire.transport != "websocket":
-                raise WireNotFound(f"no user speaks the transport {wire.transport!r} of {plan.wire}")  # noqa: TRY301
             share = Share(
                 plan,
                 place,

@@ -52,6 +52,23 @@ class Script(_Part):
     prompt: str | None = None
     """Expected observation after the reset; not checked when absent."""
     calls: tuple[Call, ...]
+    total: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """Expected reward of the whole, where a framework has one asked for; see `expected_total` for the default."""
+
+    def expected_total(self, turns: int) -> float | None:
+        """Return what scoring after the first `turns` calls should say; None if that is not known.
+
+        Unless `total` says it, it is the sum of their expected rewards, in order, if the last of them is to end the
+        episode or one of them has paid. An episode that pays at its end only, and is left before, is scored in whatever
+        state it is then, which its steps do not tell.
+        """
+        if self.total is not None:
+            return self.total
+        rewards = [call.reward for call in self.calls[:turns]]
+        known = [reward for reward in rewards if reward is not None]
+        if len(known) < len(rewards) or not (any(known) or self.calls[turns - 1].ended):
+            return None
+        return sum(known)
 
 
 class LoadPlan(_Part):
@@ -70,7 +87,7 @@ class LoadPlan(_Part):
     host: str | None = None
     """Host header without the port; by default the address."""
     query: str = ""
-    """Query string of the endpoint, without the question mark."""
+    """Query string of the endpoint of a WebSocket, without the question mark."""
     sessions: Count
     scripts: Annotated[tuple[Script, ...], Field(min_length=1)]
     turns: Count
@@ -87,10 +104,10 @@ class LoadPlan(_Part):
     arrival: Literal["closed"] = "closed"
     """In a closed loop a step starts when the one before it is answered and thought about."""
     connect_gate: Count = 256
-    """Handshakes that one generator process keeps in flight."""
+    """Sessions of one generator process that are connecting at the same time."""
     connect_timeout_s: PositiveSeconds = 60.0
     reply_timeout_s: PositiveSeconds = 120.0
-    """Patience for the answer to a reset or a step."""
+    """Patience for the answer to a reset, a step, or a score."""
     close_timeout_s: PositiveSeconds = 30.0
     time_limit_s: PositiveSeconds = 600.0
     """The whole run is stopped after this time, and what was measured is written."""

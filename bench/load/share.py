@@ -18,15 +18,19 @@ from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
 from bench.load.barrier import Barrier, Held
+from bench.load.http1 import Connection, Pool
+from bench.load.http_channel import HttpChannel
 from bench.load.summary import ERRORS_KEPT, EXAMPLES_KEPT, EndedBy, ShareSummary, WrongReply
+from bench.load.websocket_channel import WebSocketChannel
 from bench.machine import preflight
 from bench.samples import SampleColumns, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+    from bench.load.channel import Channel
     from bench.load.plan import Endpoint, LoadPlan, Script
-    from bench.load.wire import WebSocketWire
+    from bench.load.wire import Wire
     from bench.samples import Phase
 
 LAG_INTERVAL_S = 0.01
@@ -63,7 +67,7 @@ class Assignment(NamedTuple):
     session: int
     script: Script
     frames: tuple[str, ...]
-    """The frames of the steps, made once for all sessions that play the script."""
+    """The frames of the steps, made once for all sessions that play the script; none over HTTP."""
     endpoint: Endpoint
 
 
@@ -77,7 +81,7 @@ class Share:
         self,
         plan: LoadPlan,
         place: Place,
-        wire: WebSocketWire,
+        wire: Wire,
         *,
         on_progress: Callable[[ShareProgress], None],
         on_held: Callable[[], None],
@@ -94,16 +98,15 @@ class Share:
         self._sessions = plan.share(place.rank, place.of)
         self._next = iter(self._sessions)
         self._endpoints = plan.endpoints
-        self._frames = {
-            number: tuple(
-                wire.step(call.name, call.arguments) for call in plan.scripts[number].calls[: plan.turns]
-            )
-            for number in {session % len(plan.scripts) for session in self._sessions}
-        }
+        self._frames = _step_frames(plan, wire, {session % len(plan.scripts) for session in self._sessions})
+        self._pool = Pool(self._dial)
+        self._dialed = 0
         self._on_progress, self._on_held, self._on_end = on_progress, on_held, on_end
         self._players: set[Any] = set()
         self._open: set[Held] = set()
-        self._opened = self._failed = self._succeeded = self._over = self._steps = self._peak_open = 0
+        self._inside: set[Any] = set()
+        self._opened = self._failed = self._succeeded = self._over = self._steps = 0
+        self._peak_open = self._peak_inside = 0
         self._reached = False
         self._errors: Counter[str] = Counter()
         self._wrong: list[WrongReply] = []
@@ -155,14 +158,28 @@ class Share:
         self._players.add(player)
         number = session % len(self.plan.scripts)
         endpoint = self._endpoints[session % len(self._endpoints)]
-        return Assignment(session, self.plan.scripts[number], self._frames[number], endpoint)
+        return Assignment(session, self.plan.scripts[number], self._frames.get(number, ()), endpoint)
 
-    def opened(self, connection: Held) -> None:
-        """Count a session that has opened."""
+    def channel(self, assignment: Assignment) -> Channel:
+        """Return the way to the server for a session."""
+        wire = self.wire
+        if wire.transport == "websocket":
+            return WebSocketChannel(self.plan, wire, assignment)
+        pool = self._pool if wire.connection == "pool" else Pool(self._dial)
+        return HttpChannel(self.plan, wire, assignment, pool)
+
+    def opened(self, held: Held | None) -> None:
+        """Count a session that has opened, with the connection that it is, if it is one."""
         self._opened += 1
         self._reached = True
-        self._open.add(connection)
+        if held is not None:
+            self._open.add(held)
         self._settle()
+
+    def entered(self, player: Any) -> None:
+        """Count a session that exists at the server from now on, because its reset was answered."""
+        self._inside.add(player)
+        self._peak_inside = max(self._peak_inside, len(self._inside))
 
     def failed(self, *, reached: bool) -> None:
         """Count a session that did not open; `reached` says whether the server answered at all."""
@@ -201,11 +218,12 @@ class Share:
         """Note a fault of the load engine itself: the counts can then not be trusted."""
         self._fault = self._fault or f"a fault of the load engine itself: {type(fault).__name__}: {fault}"
 
-    def over(self, player: Any, connection: Held | None, *, succeeded: bool) -> None:
+    def over(self, player: Any, held: Held | None, *, succeeded: bool) -> None:
         """Count a session that is over, well or badly."""
         self._players.discard(player)
-        if connection is not None:
-            self._open.discard(connection)
+        self._inside.discard(player)
+        if held is not None:
+            self._open.discard(held)
         self._succeeded += succeeded
         self._over += 1
         if self._over == self.size and self.stopped_by is None:
@@ -234,6 +252,10 @@ class Share:
             player.kill(block=False)
         gevent.joinall(players, timeout=STOP_PATIENCE_S)
         self._finish()
+
+    def _dial(self, endpoint: Endpoint, timeout: float) -> Connection:
+        self._dialed += 1
+        return Connection.open(endpoint.address, endpoint.port, host=self.plan.host, timeout=timeout)
 
     def _settle(self) -> None:
         if self._opened + self._failed == self.size:
@@ -272,13 +294,18 @@ class Share:
             part = None
             failure = f"the samples could not be written to {self.plan.out}: {e.strerror or e}"
         went = self.barrier.opened
+        wire = self.wire
+        self._pool.close()
         self._on_end(
             ShareSummary(
                 rank=self.place.rank,
                 sessions=self.size,
                 opened=self._opened,
                 succeeded=self._succeeded,
-                peak_open=self._peak_open,
+                peak_open=self._peak_open if wire.transport == "websocket" else self._peak_inside,
+                transport=wire.transport,
+                connection=wire.connection if wire.transport == "http" else None,
+                connections=self._dialed if wire.transport == "http" else None,
                 reached=self._reached,
                 samples=len(self.samples),
                 part=part,
@@ -297,6 +324,17 @@ class Share:
             )
         )
         self._written.set()
+
+
+def _step_frames(plan: LoadPlan, wire: Wire, numbers: Collection[int]) -> dict[int, tuple[str, ...]]:
+    if wire.transport != "websocket":
+        return {}
+    return {
+        number: tuple(
+            wire.step(call.name, call.arguments) for call in plan.scripts[number].calls[: plan.turns]
+        )
+        for number in numbers
+    }
 
 
 def _write_samples(samples: SampleColumns, file: Path) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from bench.load.wire import Pooling, Transport
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,7 +30,7 @@ class _Part(BaseModel):
 class Difference(_Part):
     """One piece of a reply that differs from the reference, both sides written out."""
 
-    piece: Literal["text", "reward", "ended"]
+    piece: Literal["text", "reward", "ended", "total"]
     expected: str
     got: str
 
@@ -39,7 +41,7 @@ class WrongReply(_Part):
     session: int
     task: str
     turn: int | None = None
-    """Number of the step from 0; absent for the reset."""
+    """Number of the step from 0; absent for the reset and the score."""
     differences: tuple[Difference, ...]
 
 
@@ -53,7 +55,13 @@ class ShareSummary(_Part):
     succeeded: int = 0
     """Sessions whose every operation was answered, and answered rightly."""
     peak_open: int = 0
-    """Sessions open at the same time, counted when the barrier opened."""
+    """Sessions open at the same time. WebSockets: counted when the barrier opened. Over HTTP, where a session is no
+    connection: the most that were between the answer to their reset and their end."""
+    transport: Transport | None = None
+    connection: Pooling | None = None
+    """Which connections the requests took, over HTTP."""
+    connections: int | None = None
+    """TCP connections that were opened, over HTTP."""
     reached: bool = False
     """Whether the server ever answered, be it with a refusal."""
     samples: int = 0
@@ -98,6 +106,11 @@ class LoadSummary(_Part):
     """CPU share of the busiest generator process from the opening of the barrier on."""
     loop_lag_p99_ns: int | None = None
     """Of the worker that lagged most, because percentiles are not averaged."""
+    transport: Transport | None = None
+    connection: Pooling | None = None
+    """Which connections the requests took, over HTTP."""
+    connections: int | None = None
+    """TCP connections that were opened, over HTTP."""
     ended_by: EndedBy
     failure: str | None = None
     """Why the plan could not be carried out; absent when it was, however many sessions failed."""
@@ -113,6 +126,7 @@ def merge(
     for share in shares:
         errors.update(share.errors)
     lags = [share.loop_lag_p99_ns for share in shares if share.loop_lag_p99_ns is not None]
+    dialed = [share.connections for share in shares if share.connections is not None]
     busy = [
         share.held_cpu_s / share.held_wall_s for share in shares if share.held_cpu_s and share.held_wall_s
     ]
@@ -128,6 +142,9 @@ def merge(
         cores=len(shares),
         utilisation=max(busy, default=None),
         loop_lag_p99_ns=max(lags, default=None),
+        transport=next((share.transport for share in shares if share.transport), None),
+        connection=next((share.connection for share in shares if share.connection), None),
+        connections=sum(dialed) if dialed else None,
         ended_by=ended_by,
         failure=failure,
         shares=shares,

@@ -16,6 +16,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
+from bench.load.tcp import Timeout, TransportError, explain, host_field, open_tcp, until
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -43,11 +45,7 @@ _SHORT_PAYLOAD: Final = 125
 _EOF_PATIENCE_S: Final = 1.0
 
 
-class WebSocketError(Exception):
-    """Say why a WebSocket operation failed; the text is the same for the same cause, so that it can be counted."""
-
-
-class HandshakeRefused(WebSocketError):  # noqa: N818 - what happened, read as a sentence
+class HandshakeRefused(TransportError):  # noqa: N818 - what happened, read as a sentence
     """Carry the status line with which the server declined the upgrade."""
 
     def __init__(self, status_line: str, why: str = "") -> None:
@@ -55,7 +53,7 @@ class HandshakeRefused(WebSocketError):  # noqa: N818 - what happened, read as a
         self.status_line = status_line
 
 
-class ConnectionLost(WebSocketError):  # noqa: N818
+class ConnectionLost(TransportError):  # noqa: N818
     """Say that the connection is gone, with the close code if the peer sent one.
 
     `clean` is true when the peer ended the connection by a closing handshake, whatever the code.
@@ -65,14 +63,6 @@ class ConnectionLost(WebSocketError):  # noqa: N818
         super().__init__(why)
         self.code = code
         self.clean = clean
-
-
-class Unreachable(ConnectionLost):
-    """Say that no TCP connection came about."""
-
-
-class Timeout(WebSocketError):  # noqa: N818
-    """Say that the peer did not answer in time; the connection is still open and should be aborted."""
 
 
 class _ProtocolViolation(Exception):  # noqa: N818
@@ -172,7 +162,8 @@ class Connection:
     """Hold an open WebSocket connection; made by `Connection.open`.
 
     One greenlet or thread uses a connection at a time. Every method that talks to the peer raises `ConnectionLost`
-    when the connection is gone (again on every later call) and `Timeout` when its time is over.
+    when the connection is gone (again on every later call) and `Timeout` when its time is over; the connection is
+    still open then, and should be aborted.
     """
 
     __slots__ = ("_decoder", "_fragments", "_inbox", "_limit", "_loss", "_mute", "_sock")
@@ -221,22 +212,12 @@ class Connection:
             ValueError: A part of the request holds a character that HTTP does not allow there.
         """
         deadline = time.monotonic() + timeout
-        name = host or (f"[{address}]" if ":" in address else address)
         key = base64.b64encode(os.urandom(16)).decode()
-        request = _request(path + (f"?{query}" if query else ""), f"{name}:{port}", key, headers or {})
+        request = _request(
+            path + (f"?{query}" if query else ""), host_field(address, port, host), key, headers or {}
+        )
+        sock = open_tcp(address, port, timeout=timeout)
         try:
-            sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-        except OSError as e:
-            raise Unreachable(f"no socket: {_reason(e)}") from e
-        try:
-            sock.settimeout(timeout)
-            try:
-                sock.connect((address, port))
-            except TimeoutError:
-                raise Timeout(f"no TCP connection within {timeout:g} s") from None
-            except OSError as e:
-                raise Unreachable(f"no TCP connection: {_reason(e)}") from e
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             head, rest = _exchange_heads(sock, request, deadline, timeout)
             _check_upgrade(head, key)
         except BaseException:
@@ -330,7 +311,7 @@ class Connection:
 
     def _transmit(self, data: bytes, deadline: float) -> None:
         try:
-            self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            self._sock.settimeout(until(deadline))
             self._sock.sendall(data)
         except TimeoutError:
             # Part of a frame may be out: nothing can follow it on this connection.
@@ -338,7 +319,7 @@ class Connection:
             raise Timeout("the server did not take the message in time") from None
         except OSError as e:
             self._hear_last_words()
-            self._lose(f"connection lost while sending: {_reason(e)}")
+            self._lose(f"connection lost while sending: {explain(e)}")
 
     def _hear_last_words(self) -> None:
         """Read what came before the connection broke; raises if it says how the connection ended."""
@@ -366,7 +347,7 @@ class Connection:
         except (TimeoutError, BlockingIOError):
             raise Timeout(late) from None
         except OSError as e:
-            self._lose(f"connection lost: {_reason(e)}")
+            self._lose(f"connection lost: {explain(e)}")
         if not data:
             self._lose("the server hung up without a closing handshake")
         self._decoder.feed(data)
@@ -423,7 +404,7 @@ class Connection:
     def _send_close(self, code: int, deadline: float) -> None:
         self._mute = True
         try:
-            self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            self._sock.settimeout(until(deadline))
             self._sock.sendall(encode_frame(CLOSE, struct.pack("!H", code)))
         except OSError:
             # The read that follows every close frame finds out how the connection ended, and says so.
@@ -473,7 +454,7 @@ def _exchange_heads(
         while (end := received.find(b"\r\n\r\n")) < 0:
             if len(received) > _MAX_HEAD_BYTES:
                 raise HandshakeRefused("the head of the answer does not end")
-            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            sock.settimeout(until(deadline))
             data = sock.recv(_RECEIVE_BYTES)
             if not data:
                 raise ConnectionLost("the server hung up during the handshake")
@@ -481,7 +462,7 @@ def _exchange_heads(
     except TimeoutError:
         raise Timeout(f"no handshake within {timeout:g} s") from None
     except OSError as e:
-        raise ConnectionLost(f"connection lost during the handshake: {_reason(e)}") from e
+        raise ConnectionLost(f"connection lost during the handshake: {explain(e)}") from e
     return bytes(received[:end]), bytes(received[end + 4 :])
 
 
@@ -502,7 +483,3 @@ def _check_upgrade(head: bytes, key: str) -> None:
     for name in ("sec-websocket-extensions", "sec-websocket-protocol"):
         if headers.get(name):
             raise HandshakeRefused(status_line, f"{name} was not asked for")
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__

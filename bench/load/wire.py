@@ -125,6 +125,13 @@ in time, when the connection breaks, and when the server answers with 3xx or 5xx
 else, such as 404 and 422, is for the wire to judge. It raises ValueError for a response that the protocol does not know.
 """
 
+Pooling: TypeAlias = Literal["session", "pool"]
+"""Which TCP connections requests take; they are kept alive either way.
+
+`session`: every session has one of its own. `pool`: the sessions of a generator process share as many as there are
+requests in flight, the one used last first, as clients with a connection pool do.
+"""
+
 Memory: TypeAlias = dict[str, Any]
 """What a session must remember between its operations, such as a session id or cookies; empty before `connect`.
 
@@ -144,12 +151,10 @@ class HttpWire(Protocol):
         """Return how requests travel."""
 
     @property
-    def connection(self) -> Literal["session", "pool"]:
-        """Return which TCP connection a request takes; either way one that is kept alive.
+    def connection(self) -> Pooling:
+        """Return which TCP connection a request takes.
 
-        `session`: every session has one of its own. `pool`: the sessions of a generator process share as many as there
-        are requests in flight, the one used last first, as clients with a connection pool do. A connection that the
-        server closed while it was idle is replaced, and no session is lost by that.
+        A connection that the server closed while it was idle is replaced, and no session is lost by that.
         """
 
     @property
@@ -188,7 +193,7 @@ class HttpWire(Protocol):
 
 Wire: TypeAlias = WebSocketWire | HttpWire
 Transport: TypeAlias = Literal["websocket", "http"]
-"""How a wire travels. Every transport has one user class in the locustfile."""
+"""How a wire travels. Every transport has a channel of its own, see `bench.load.channel`."""
 
 _NEEDED: dict[str, tuple[str, ...]] = {
     "websocket": ("path", "reset", "step", "close", "read_reset", "read_step"),
@@ -216,7 +221,7 @@ def load_wire(module: str) -> Wire:
         raise WireNotFound(f"the module {module} does not define {what}")
     if wire.transport not in _NEEDED:
         raise WireNotFound(
-            f"no user speaks the transport {wire.transport!r} of {module}; there are {', '.join(_NEEDED)}"
+            f"the transport {wire.transport!r} of {module} is not known; there are {', '.join(_NEEDED)}"
         )
     missing = [name for name in _NEEDED[wire.transport] if not hasattr(wire, name)]
     if missing:

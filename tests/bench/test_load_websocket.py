@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.streams import StreamReader
 from websockets.sync.server import ServerConnection, serve
 
+from bench.load.tcp import Timeout, Unreachable
 from bench.load.websocket import (
     BINARY,
     CLOSE,
@@ -28,8 +29,6 @@ from bench.load.websocket import (
     Frame,
     FrameDecoder,
     HandshakeRefused,
-    Timeout,
-    Unreachable,
     encode_frame,
     mask,
 )
