@@ -99,12 +99,14 @@ def test_wordle_gives_the_transcripts_of_the_reference(wordle):
         asyncio.run(compare(compiled, f"test/{number:04d}", number, actions))
 
 
-def test_the_turn_budget_truncates_on_the_same_turn(wordle):
+def test_the_turn_budget_truncates_on_the_same_turn_and_pays_for_what_was_reached(wordle):
     compiled = ADAPTER.compile(wordle)
-    transcript = asyncio.run(compare(compiled, "train/0000", 0, [ToolCall("none")] * 14))
-    endings = [step.result.ending for step in transcript.steps]
-    assert endings[:11] == [None] * 11
-    assert endings[11:] == [Ending.TRUNCATED] * 3
+    actions = [ToolCall("guess", {"word": "crane"}), *[ToolCall("none")] * 13]
+    transcript = asyncio.run(compare(compiled, "train/0003", 0, actions))
+    results = [step.result for step in transcript.steps]
+    assert [result.ending for result in results] == [None] * 11 + [Ending.TRUNCATED] * 3
+    assert [result.reward for result in results] == [0.0] * 11 + [results[-1].total] + [0.0] * 2
+    assert results[-1].total > 0
 
 
 @st.composite
