@@ -1,0 +1,1 @@
+"""Verifiers: environments and task sets that trainers roll out in process."""

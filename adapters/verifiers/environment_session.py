@@ -1,0 +1,171 @@
+"""A session over the rollout of releases before 0.4, one turn at a time, with the session in place of the model."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+from adapters.verifiers.environment_target import CompiledEnvironment, types, vf
+from adapters.verifiers.messages import TEXT_KEY, clean, read_content, read_result, write_action
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, Message
+from canonical.step import StepResult
+from canonical.tool import ToolSpec
+from canonical.transcript import Action
+
+
+class SilentClient(vf.Client):  # type: ignore[misc]
+    """Be the client that a rollout's state holds; the session answers in its place, so nothing is ever asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def setup_client(self, config: Any) -> Any:  # noqa: ARG002 - as Verifiers declares it
+        """Return nothing: there is no endpoint."""
+        return None
+
+    async def to_native_tool(self, tool: Any) -> Any:
+        """Return a tool as it is."""
+        return tool
+
+    async def to_native_prompt(self, messages: Any) -> Any:
+        """Return a prompt as it is."""
+        return messages, {}
+
+    async def get_native_response(self, *_: Any, **__: Any) -> Any:
+        """Refuse.
+
+        Raises:
+            SessionError: Always.
+        """
+        raise SessionError("this rollout has no model behind it")
+
+    async def raise_from_native_response(self, response: Any) -> None:
+        """Do nothing."""
+
+    async def from_native_response(self, response: Any) -> Any:
+        """Return a response as it is."""
+        return response
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class EnvironmentSession:
+    """Be one rollout: the calls of Verifiers' own loop, in its order, except for the call of the model.
+
+    Args:
+        compiled: The environment.
+    """
+
+    def __init__(self, compiled: CompiledEnvironment) -> None:
+        self._compiled = compiled
+        self._client = SilentClient()
+        self._state: Any = None
+        self._messages: Any = None
+        self._calls = 0
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start a rollout; one that is still open is cleaned up first.
+
+        Raises:
+            SessionError: There is no such task, or the environment could not start.
+        """
+        await self.close()
+        environment = self._compiled
+        state = await environment.init_state(environment.row(task, seed), self._client, "none", {})
+        self._state = state
+        try:
+            await environment.setup_state(state)
+            self._messages = await environment.get_prompt_messages(state)
+        except vf.Error as error:
+            await self.close()
+            raise SessionError(str(error)) from error
+        return Opened(
+            tuple(Message(message.role, read_content(message.content)) for message in self._messages),
+            tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in state["tool_defs"]),
+        )
+
+    async def step(self, action: Action) -> StepResult:
+        """Take a turn: the action stands in the place of the model's response.
+
+        Raises:
+            SessionError: There is no rollout, or no valid reward could be computed.
+        """
+        environment, state = self._compiled, self._state
+        if state is None:
+            raise SessionError("open an episode before stepping")
+        await environment.add_model_response(state, self._messages, self._response(action))
+        turn = state["trajectory"][-1]
+        if isinstance(action, str) and clean(action) != action:
+            turn["extras"][TEXT_KEY] = action
+        try:
+            is_over = await environment.is_completed(state)
+            self._messages = await environment.get_prompt_messages(state)
+            if state["final_env_response"] is not None:
+                is_over = await environment.is_completed(state)
+            if is_over and state["reward"] is None:
+                await environment.render_completion(state)
+                await environment.rubric.score_rollout(state)
+        except vf.Error as error:
+            raise SessionError(str(error)) from error
+        try:
+            (public,) = turn["extras"]["results"]
+            content = self._messages[-1].content
+            return read_result(content, turn["reward"], state["reward"] if is_over else None, public)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SessionError(f"the turn is not what a compiled environment gives: {error}") from error
+
+    def _response(self, action: Action) -> Any:
+        written = write_action(action)
+        calls = None
+        if not isinstance(written, str):
+            self._calls += 1
+            calls = [
+                types.ToolCall(
+                    id=f"call_{self._calls}", name=written.name, arguments=json.dumps(dict(written.arguments))
+                )
+            ]
+        return types.Response(
+            id="response",
+            created=0,
+            model="none",
+            usage=None,
+            message=types.ResponseMessage(
+                content=clean(written) if isinstance(written, str) else None,
+                tool_calls=calls,
+                finish_reason="tool_calls" if calls else "stop",
+                is_truncated=False,
+            ),
+        )
+
+    async def public_state(self) -> JSON:
+        """Return the output of the rollout, as trainers and files get it, and the whole state, of which they choose.
+
+        Raises:
+            SessionError: There is no rollout.
+        """
+        state = self._state
+        if state is None:
+            raise SessionError("open an episode first")
+        output = import_module("verifiers.utils.save_utils").state_to_output(state, ["episode"])
+        shown = {"output": output, "state": {**state, "client": None}}
+        value: JSON = json.loads(json.dumps(shown, default=_plain))
+        return value
+
+    async def close(self) -> None:
+        """Clean the rollout up, which frees its episode."""
+        state, self._state, self._messages = self._state, None, None
+        if state is not None:
+            await self._compiled.cleanup(state)
+            await self._compiled.rubric.cleanup(state)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump() if hasattr(value, "model_dump") else str(value)
+
+
+def make_session(compiled: CompiledEnvironment) -> EnvironmentSession:
+    """Return a session over a compiled environment."""
+    return EnvironmentSession(compiled)

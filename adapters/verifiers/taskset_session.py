@@ -1,0 +1,162 @@
+"""A session over one rollout of a task set, one turn at a time, with the session in place of the model.
+
+The turns pass through Verifiers' own `RolloutSession` into a real trace, as its interception server puts them there; the
+HTTP before and behind that server is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+import verifiers.v1 as vf
+from verifiers.v1.graph import prepare_turn
+from verifiers.v1.session import RolloutSession
+
+from adapters.verifiers.live import LiveEpisode, RolloutError
+from adapters.verifiers.messages import clean, read_content, read_result, write_action
+from adapters.verifiers.taskset_target import CompiledTaskset, Conversation, EpisodeState
+from canonical.adapter import Opened, SessionError
+from canonical.content import JSON, Message
+from canonical.step import StepResult
+from canonical.tool import ToolSpec
+from canonical.transcript import Action
+
+_CONTEXT: Any = vf.ModelContext(
+    model="none", client=vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var="UNUSED")
+)
+"""What a rollout's session asks for; nothing is ever sent there."""
+_KEEPS_TOOLS = "tools" in inspect.signature(prepare_turn).parameters
+
+
+class TasksetSession:
+    """Be one rollout: trace, task, stops and scores are Verifiers' own.
+
+    Args:
+        compiled: The task set.
+    """
+
+    def __init__(self, compiled: CompiledTaskset) -> None:
+        self._compiled = compiled
+        self._task: Any = None
+        self._trace: Any = None
+        self._gate: Any = None
+        self._conversation: Conversation | None = None
+        self._messages: list[Any] = []
+        self._calls = 0
+
+    async def open(self, task: str, seed: int) -> Opened:
+        """Start a rollout; one that is still open is ended first.
+
+        Raises:
+            SessionError: There is no such task, or the environment could not start.
+        """
+        await self.close()
+        compiled = self._compiled
+        try:
+            live = await LiveEpisode.open(compiled.environment, task, seed, compiled.live)
+        except RolloutError as error:
+            raise SessionError(str(error)) from error
+        row = self._task = compiled.task(task, seed)
+        trace = self._trace = vf.Trace(
+            task=vf.TraceTask(type=type(row).__name__, data=row.data, key=row.key, hash=row.hash),
+            state=EpisodeState(),
+            agent=vf.AgentInfo(config=compiled.agent),
+        )
+        self._gate = RolloutSession(ctx=_CONTEXT, trace=trace, request_stops=row.hooks("stop"))
+        conversation = self._conversation = Conversation(trace, live)
+        self._messages = list(conversation.opening)
+        return Opened(
+            tuple(Message(message.role, read_content(message.content)) for message in self._messages),
+            tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in conversation.tools),
+        )
+
+    async def step(self, action: Action) -> StepResult:
+        """Take a turn: the action stands in the place of the model's answer.
+
+        Raises:
+            SessionError: There is no rollout, or no valid reward could be computed.
+        """
+        conversation, trace = self._conversation, self._trace
+        if conversation is None:
+            raise SessionError("open an episode before stepping")
+        written = write_action(action)
+        response = self._response(written)
+        node = _prepare(trace, self._messages, conversation.tools).commit(response)
+        if hasattr(self._gate, "gate_tool_calls"):
+            await self._gate.gate_tool_calls(node)
+        exact = written if isinstance(written, str) and clean(written) != written else None
+        try:
+            answers = await conversation.answer(response.message, exact)
+        except RolloutError as error:
+            raise SessionError(str(error)) from error
+        self._messages += [response.message, *answers]
+        is_over = await self._is_refused(conversation.tools)
+        if is_over and not trace.rewards:
+            await self._task.score(trace)
+        try:
+            public = trace.info["results"][-1]
+            total = trace.reward if is_over else None
+            return read_result(answers[-1].content, public["reward"], total, public)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SessionError(f"the turn is not what a compiled task gives: {error}") from error
+
+    async def _is_refused(self, tools: list[Any]) -> bool:
+        """Say whether Verifiers would refuse to ask the model again."""
+        gate, trace = self._gate, self._trace
+        if await gate.refused() is not None:
+            return True
+        request, _, stopped = await gate.rewrite_request(vf.Request(messages=self._messages, tools=tools))
+        if stopped is None:
+            return False
+        _prepare(trace, request.messages, request.tools).commit_prompt()
+        trace.stop(stopped)
+        return True
+
+    def _response(self, written: Action) -> Any:
+        calls = None
+        if not isinstance(written, str):
+            self._calls += 1
+            arguments = json.dumps(dict(written.arguments))
+            calls = [vf.ToolCall(id=f"call_{self._calls}", name=written.name, arguments=arguments)]
+        return vf.Response(
+            id="response",
+            created=0,
+            model="none",
+            message=vf.AssistantMessage(
+                content=clean(written) if isinstance(written, str) else None, tool_calls=calls
+            ),
+            finish_reason="tool_calls" if calls else "stop",
+        )
+
+    async def public_state(self) -> JSON:
+        """Return the record of the trace, as trainers and files get it, and the state, which neither gets.
+
+        Raises:
+            SessionError: There is no rollout.
+        """
+        if self._trace is None:
+            raise SessionError("open an episode first")
+        value: JSON = {
+            "trace": json.loads(self._trace.model_dump_json()),
+            "state": json.loads(self._trace.state.model_dump_json()),
+        }
+        return value
+
+    async def close(self) -> None:
+        """End the rollout and free its episode."""
+        conversation, self._conversation = self._conversation, None
+        self._trace = None
+        if conversation is not None:
+            await conversation.end(None)
+
+
+def _prepare(trace: Any, messages: list[Any], tools: list[Any] | None) -> Any:
+    # 0.3.1 keeps the tools elsewhere.
+    return prepare_turn(trace, messages, tools) if _KEEPS_TOOLS else prepare_turn(trace, messages)  # type: ignore[call-arg, unused-ignore]
+
+
+def make_session(compiled: CompiledTaskset) -> TasksetSession:
+    """Return a session over a compiled task set."""
+    return TasksetSession(compiled)

@@ -1,0 +1,142 @@
+"""A scripted model behind an OpenAI-compatible endpoint, and what the tests of both targets share.
+
+These tests need Verifiers, so they run inside its stacks only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapters.verifiers.adapter import ADAPTERS, VerifiersAdapter
+from canonical.catalogue import load_environment
+from canonical.environment import Environment
+from canonical.tool import ToolCall
+from canonical.transcript import Action
+
+ROOT = Path(__file__).resolve().parents[3]
+TOUCHSTONE = str(ROOT / "bench" / "touchstone")
+BROKEN = str(Path(__file__).parent / "broken" / "environment.py")
+KEY = "VERIFIERS_TEST_KEY"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The framework's own warnings are its to mend; ours stay errors.
+    for line in (
+        "ignore::DeprecationWarning",
+        "ignore::PendingDeprecationWarning",
+        "ignore::pydantic.warnings.PydanticDeprecatedSince20",
+        "ignore:::verifiers.*",
+    ):
+        config.addinivalue_line("filterwarnings", line)
+
+
+class Endpoint:
+    """Be a model that answers by a script: its n-th answer in a conversation is the n-th action.
+
+    Attributes:
+        requests: The bodies that were asked, as text.
+    """
+
+    def __init__(self, scripts: Sequence[Sequence[Action | list[Action]]]) -> None:
+        self._scripts = [list(script) for script in scripts]
+        self._seen: dict[str, int] = {}
+        self.url = ""
+        self.requests: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        self.requests.append(text)
+        body = json.loads(text)
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        script = self._scripts[0]
+        if len(self._scripts) > 1:
+            mark = body["messages"][0]["content"]
+            script = self._scripts[self._seen.setdefault(str(mark), len(self._seen))]
+        if turn >= len(script):
+            return web.json_response({"error": {"message": "the script is over"}}, status=400)
+        message = _said(script[turn], turn)
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        if not body.get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": finish}
+            return web.json_response(_chunk("chat.completion", [choice], usage))
+        for index, call in enumerate(message.get("tool_calls", ())):
+            call["index"] = index
+        choice = {"index": 0, "delta": message, "finish_reason": finish}
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        for chunk in (
+            _chunk("chat.completion.chunk", [choice], None),
+            _chunk("chat.completion.chunk", [], usage),
+        ):
+            await stream.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        await stream.write(b"data: [DONE]\n\n")
+        return stream
+
+
+def _said(said: Action | list[Action], turn: int) -> dict[str, Any]:
+    if isinstance(said, str):
+        return {"role": "assistant", "content": said}
+    calls = said if isinstance(said, list) else [said]
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": f"call_{turn}_{index}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+            }
+            for index, call in enumerate(calls)
+            if isinstance(call, ToolCall)
+        ],
+    }
+
+
+def _chunk(kind: str, choices: list[Any], usage: dict[str, int] | None) -> dict[str, Any]:
+    return {"id": "x", "object": kind, "created": 0, "model": "scripted", "choices": choices, "usage": usage}
+
+
+@asynccontextmanager
+async def scripted(*scripts: Sequence[Action | list[Action]]) -> AsyncIterator[Endpoint]:
+    """Serve a scripted model on the running loop."""
+    endpoint = Endpoint(scripts)
+    app = web.Application(client_max_size=1 << 28)
+    app.router.add_post("/v1/chat/completions", endpoint.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield endpoint
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return what serves a scripted model: a context manager of scripts."""
+    monkeypatch.setenv(KEY, "none")
+    return scripted
+
+
+@pytest.fixture(params=list(ADAPTERS))
+def adapter(request: pytest.FixtureRequest) -> VerifiersAdapter:
+    return ADAPTERS[request.param]
+
+
+@pytest.fixture
+def touchstone() -> Environment[Any]:
+    return load_environment(TOUCHSTONE)
+
+
+@pytest.fixture
+def wordle() -> Environment[Any]:
+    return load_environment("wordle")
