@@ -23,7 +23,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from adapters.skyrl.conversation import Said, add_tools, texts_of, write_content
 from canonical.catalogue import load_environment
-from canonical.content import ErrorCode, Message, quote
+from canonical.content import Message, Observation, quote
 from canonical.dialect import TextForm, describe_tools
 from canonical.environment import Environment
 from canonical.episode import Episode
@@ -97,7 +97,8 @@ class CompiledEnvironment(BaseTextEnv):
         metadata: dict[str, Any] = {"task": self._task.id, "seed": self._seed}
         own: list[Said] = []
         try:
-            episode = self._drive(Episode.open_async(self.environment, self._task, seed=self._seed))
+            opening = Episode.open_async(self.environment, self._task, seed=self._seed)
+            episode = drive(opening, waits=self.waits)
             self._hold(episode)
             if not prompt:
                 own = write_prompt(episode.prompt)
@@ -118,7 +119,9 @@ class CompiledEnvironment(BaseTextEnv):
             self._failure = self._failure or f"{self.environment.name} has no episode here: call init first"
             return self._failed()
         try:
-            result = self._play(episode, action)
+            result = drive(episode.step_async(action), waits=self.waits)
+            if self._cap is not None and self.turns >= self._cap and result.cause is None:
+                result = self._truncate(episode, result)
         except ScoringError as error:
             # The episode has ended and answers further steps itself; only this step has no reward.
             self._cause, self._failure = episode.cause, f"no valid reward could be computed: {error}"
@@ -133,17 +136,14 @@ class CompiledEnvironment(BaseTextEnv):
         observation, blocks = result.observation, result.observation.blocks
         self._total, self._cause = result.total, result.cause
         self._errors += observation.error is not None
-        metadata = _metadata(result.total, result.cause, observation.error, result.components)
+        output = _output(result)
         if len(blocks) != 1 and (texts := texts_of(blocks)) is not None:
-            metadata["texts"] = texts
-        return _output(write_content(blocks), result.reward, metadata)
+            output["metadata"]["texts"] = texts
+        return output
 
-    def _play(self, episode: Episode[Any], action: str) -> StepResult:
-        result = self._drive(episode.step_async(action))
-        if self._cap is None or self.turns < self._cap or result.cause is not None:
-            return result
+    def _truncate(self, episode: Episode[Any], result: StepResult) -> StepResult:
         # The trainer steps no more after its own budget, so the state is scored now.
-        end = self._drive(episode.truncate(Cause.BUDGET))
+        end = drive(episode.truncate(Cause.BUDGET), waits=self.waits)
         components = dict(result.components)
         for name, value in end.components.items():
             components[name] = components.get(name, 0.0) + value
@@ -168,7 +168,7 @@ class CompiledEnvironment(BaseTextEnv):
         episode, self._episode = self._episode, None
         if episode is not None:
             self._release.detach()
-            self._drive(_free(episode, self.live))
+            drive(_free(episode, self.live), waits=self.waits)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledEnvironment:
         """Return an environment that goes on from here by itself.
@@ -224,9 +224,6 @@ class CompiledEnvironment(BaseTextEnv):
             "extra_info": {"task": task.id, "split": task.split, "index": index, "seed": seed},
         }
 
-    def _drive(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        return drive(work, waits=self.waits)
-
     def _hold(self, episode: Episode[Any]) -> None:
         self._episode = episode
         self.live.add(episode)
@@ -236,34 +233,32 @@ class CompiledEnvironment(BaseTextEnv):
     def _fail(self, doing: str, error: BaseException) -> None:
         self._failure = f"{self.environment.name} could not {doing}: {type(error).__name__}"
         _warn(self._failure, error)
+        self.close()
 
     def _failed(self) -> BaseTextEnvStepOutput:
         cause = self._cause = self._cause or Cause.ERROR
-        metadata = _metadata(self._total, cause, None, {})
-        metadata["failure"] = self._failure
-        return _output("The episode has ended: it cannot be scored.", 0.0, metadata)
+        seen = Observation.of("The episode has ended: it cannot be scored.")
+        output = _output(StepResult(seen, 0.0, self._total, cause))
+        output["metadata"]["failure"] = self._failure
+        return output
 
 
-def _output(content: Any, reward: float, metadata: dict[str, Any]) -> BaseTextEnvStepOutput:
+def _output(result: StepResult) -> BaseTextEnvStepOutput:
+    observation, cause = result.observation, result.cause
+    content: Any = write_content(observation.blocks)
     return BaseTextEnvStepOutput(
         observations=[{"role": "user", "content": content}],
-        reward=reward,
-        done=metadata["cause"] is not None,
-        metadata=metadata,
+        reward=result.reward,
+        done=cause is not None,
+        metadata={
+            "error": None if observation.error is None else observation.error.value,
+            "total": result.total,
+            "components": dict(result.components),
+            "ending": None if cause is None else cause.ending.value,
+            "cause": None if cause is None else cause.value,
+        },
         postprocessed_action=None,
     )
-
-
-def _metadata(
-    total: float, cause: Cause | None, error: ErrorCode | None, components: Mapping[str, float]
-) -> dict[str, Any]:
-    return {
-        "error": None if error is None else error.value,
-        "total": total,
-        "components": dict(components),
-        "ending": None if cause is None else cause.ending.value,
-        "cause": None if cause is None else cause.value,
-    }
 
 
 def write_prompt(prompt: Sequence[Message]) -> list[Said]:

@@ -247,9 +247,14 @@ def test_a_step_never_raises(compiled, canary, caplog):
         assert (output["done"], output["reward"]) == (False, 0.0)
         assert output["metadata"]["error"]
         assert canary not in json.dumps(output)
-    assert env.step(None)["metadata"]["failure"].startswith(
-        f"{compiled.environment.name} could not carry out"
-    )
+    for said in (None, text("draw")):
+        output = env.step(said)
+        assert output["done"]
+        assert (
+            output["metadata"]["failure"]
+            == f"{compiled.environment.name} could not carry out the action: TypeError"
+        )
+    assert not compiled.live
     env.close()
     env.close()
     assert env.step(text("draw"))["done"]
