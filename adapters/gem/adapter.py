@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import gem
 
-from adapters.gem.compiler import CompiledEnvironment, Refusal, compile_environment
+from adapters.gem.compiler import Compiled, CompiledEnvironment, Refusal, compile_environment
 from adapters.gem.session import GemSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.environment import Environment
@@ -75,14 +75,14 @@ class GemAdapter:
             ),
         }
 
-    def compile(self, environment: Environment[Any], /) -> type[CompiledEnvironment]:
-        """Return a GEM `Env` class that plays the environment, registered with GEM."""
+    def compile(self, environment: Environment[Any], /) -> Compiled:
+        """Make a GEM `Env` class that plays the environment, and register it with GEM."""
         return compile_environment(environment)
 
     @asynccontextmanager
     async def serve(
         self,
-        compiled: type[CompiledEnvironment],
+        compiled: Compiled,
         /,
         *,
         host: str = "127.0.0.1",  # noqa: ARG002 - the port asks for it
@@ -98,7 +98,7 @@ class GemAdapter:
     @asynccontextmanager
     async def connect(
         self,
-        compiled: type[CompiledEnvironment] | None,
+        compiled: Compiled | None,
         _endpoint: Endpoint,
         /,
     ) -> AsyncIterator[GemSession]:

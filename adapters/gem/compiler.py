@@ -19,6 +19,7 @@ import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from operator import index
@@ -58,9 +59,9 @@ class CompiledEnvironment(gem.Env):
         seed: Where the sequence of episodes begins that `reset()` without a seed walks through.
         split: The split whose tasks are played; by default the first.
 
+    Wrappers of GEM copy every public attribute, and copying a wrapper copies what it copied, so there are few of them.
+
     Attributes:
-        environment: The environment.
-        live: The objects of this class that hold an episode right now.
         env_id: The id under which GEM makes this object.
         seed: As above.
         split: As above.
@@ -70,22 +71,22 @@ class CompiledEnvironment(gem.Env):
         Refusal: There is no such split, or the seed is not an integer.
     """
 
-    environment: ClassVar[Environment[Any]]
-    live: ClassVar[WeakSet[CompiledEnvironment]]
     env_id: str
+    _environment: ClassVar[Environment[Any]]
+    _live: ClassVar[WeakSet[CompiledEnvironment]]
     _tools_text: ClassVar[str]
     _tools_json: ClassVar[str]
 
     def __init__(self, seed: int = 0, split: str | None = None) -> None:
         super().__init__()
         self.seed = _integer("seed", seed)
-        tasks = self.environment.tasks()
+        tasks = self._environment.tasks()
         self.split = tasks.splits[0] if split is None else split
-        self.max_turns = self.environment.max_turns
+        self.max_turns = self._environment.max_turns
         try:
             self._tasks = tasks.split(self.split)
         except (UnknownTaskError, TypeError) as error:
-            raise Refusal(f"{self.environment.name}: {error}") from None
+            raise Refusal(f"{self._environment.name}: {error}") from None
         self._base, self._drawn = self.seed, 0
         self._episode: Episode[Any] | None = None
         self._last: StepResult | None = None
@@ -179,7 +180,7 @@ class CompiledEnvironment(gem.Env):
         """
         try:
             stored = state["episode"]
-            chosen = None if stored is None else self.environment.tasks().get(stored["task"])
+            chosen = None if stored is None else self._environment.tasks().get(stored["task"])
             number = 0 if stored is None else _integer("seed", stored["seed"])
         except (KeyError, TypeError, UnknownTaskError) as error:
             reason = str(error) if isinstance(error, UnknownTaskError) else "it is not what get_state returns"
@@ -207,7 +208,7 @@ class CompiledEnvironment(gem.Env):
         if same_state:
             vars(child).update(self._copied(with_sequence="seed" not in kwargs))
             if self._episode is not None:
-                child.live.add(child)
+                self._live.add(child)
         return child
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -224,7 +225,7 @@ class CompiledEnvironment(gem.Env):
             raise Refusal("there is no episode here: call reset first")
         if self._dice is None:
             self._dice = random.Random(self.seed)  # noqa: S311 - reproducible, not secret
-        return write_calls([random_call(self.environment, self._episode.task, self._dice)], TextForm.XML)
+        return write_calls([random_call(self._environment, self._episode.task, self._dice)], TextForm.XML)
 
     def close(self) -> None:
         """Free the episode. Closing twice is harmless, and `reset` starts another episode."""
@@ -249,7 +250,7 @@ class CompiledEnvironment(gem.Env):
             if idx is not None:
                 raise Refusal("give reset either a task or an idx")
             try:
-                return self.environment.tasks().get(task)  # type: ignore[arg-type] # it says what is wrong with others
+                return self._environment.tasks().get(task)  # type: ignore[arg-type] # it says what is wrong with others
             except UnknownTaskError as error:
                 raise Refusal(str(error)) from None
         if idx is None:
@@ -265,7 +266,7 @@ class CompiledEnvironment(gem.Env):
 
     async def _open(self, chosen: Task, number: int) -> Episode[Any]:
         try:
-            return await Episode.open_async(self.environment, chosen, seed=number)
+            return await Episode.open_async(self._environment, chosen, seed=number)
         except StartError as error:
             raise Refusal(f"task {chosen.id} cannot be played: {error}") from None
 
@@ -281,9 +282,9 @@ class CompiledEnvironment(gem.Env):
     async def _replace(self, episode: Episode[Any] | None) -> None:
         before, self._episode, self._last = self._episode, episode, None
         if episode is None:
-            self.live.discard(self)
+            self._live.discard(self)
         else:
-            self.live.add(self)
+            self._live.add(self)
         if before is not None:
             await _close(before)
 
@@ -399,8 +400,25 @@ def _next_seed(base: int, drawn: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{base}/{drawn}".encode("ascii")).digest()[:4], "big")
 
 
-def compile_environment(environment: Environment[Any]) -> type[CompiledEnvironment]:
-    """Return a GEM `Env` class that plays an environment, registered with GEM under its `env_id`.
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Hold an environment that GEM can make.
+
+    Attributes:
+        environment: The environment.
+        env_class: The class that plays it.
+        env_id: The id under which the class is registered.
+        live: The objects of the class that hold an episode right now.
+    """
+
+    environment: Environment[Any]
+    env_class: type[CompiledEnvironment]
+    env_id: str
+    live: WeakSet[CompiledEnvironment]
+
+
+def compile_environment(environment: Environment[Any]) -> Compiled:
+    """Make a GEM `Env` class that plays an environment, and register it with GEM.
 
     Where it runs is decided here, by the environment: plain functions in the thread of the caller, and coroutines on an
     event loop.
@@ -412,19 +430,20 @@ def compile_environment(environment: Environment[Any]) -> type[CompiledEnvironme
         or inspect.iscoroutinefunction(environment.close)
     )
     specs = [tool.spec for tool in environment.tools]
+    live: WeakSet[CompiledEnvironment] = WeakSet()
     members: dict[str, Any] = {
         "__doc__": inspect.getdoc(type(environment)),
         "__module__": __name__,
-        "environment": environment,
-        "live": WeakSet(),
-        "env_id": f"{_id(environment)}/{next(_numbers)}",
+        "_environment": environment,
+        "_live": live,
         "_tools_text": describe_tools(specs, TextForm.XML),
         "_tools_json": json.dumps([render_tool(spec, SchemaDialect.OPENAI_CHAT) for spec in specs]),
     }
     base = WaitingEnvironment if waits else PlainEnvironment
-    compiled: type[CompiledEnvironment] = type(type(environment).__name__, (base,), members)
-    gem.register(compiled.env_id, compiled)
-    return compiled
+    env_class: type[CompiledEnvironment] = type(type(environment).__name__, (base,), members)
+    env_id = f"{_id(environment)}/{next(_numbers)}"
+    gem.register(env_id, env_class)
+    return Compiled(environment, env_class, env_id, live)
 
 
 @cache
@@ -456,11 +475,11 @@ def make_environment(environment: str, **kwargs: Any) -> CompiledEnvironment:
         Refusal: The arguments are wrong.
         UnknownEnvironmentError: There is no such environment.
     """
-    return _compiled(environment)(**kwargs)
+    return _compiled(environment).env_class(**kwargs)
 
 
 @cache
-def _compiled(source: str) -> type[CompiledEnvironment]:
+def _compiled(source: str) -> Compiled:
     return compile_environment(load_environment(source))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ class GemSession:
     def __init__(self, env: CompiledEnvironment, threads: Executor | None) -> None:
         self._env = env
         self._threads = threads
-        self._under_way: asyncio.Future[Any] | None = None
+        self._under_way: Future[Any] | None = None
         self._last: dict[str, Any] = {}
 
     async def open(self, task: str, seed: int) -> Opened:
@@ -71,12 +71,12 @@ class GemSession:
         """Return the last observation and `info`, and the attributes that wrappers of GEM copy."""
         env = self._env
         attributes = {"env_id": env.env_id, "seed": env.seed, "split": env.split, "max_turns": env.max_turns}
-        return {**self._last, "attributes": attributes, "shown": repr(env)}
+        return {**self._last, "attributes": attributes}
 
     async def close(self) -> None:
         """Free the episode, after a call that is still under way."""
         if self._under_way is not None and not self._under_way.done():
-            await asyncio.gather(self._under_way, return_exceptions=True)
+            await asyncio.gather(asyncio.wrap_future(self._under_way), return_exceptions=True)
         await self._call(self._env.close)
 
     async def _call(self, work: Callable[[], ResultT]) -> ResultT:
@@ -85,9 +85,9 @@ class GemSession:
                 return work()
             if self._under_way is not None and not self._under_way.done():
                 raise SessionError("a call that was abandoned is still under way in its thread")
-            self._under_way = asyncio.get_running_loop().run_in_executor(self._threads, work)
-            # A thread cannot be stopped, so neither is what stands for it.
-            return await asyncio.shield(self._under_way)
+            # Kept, because a call that is given up goes on in its thread, where nothing can stop it.
+            under_way = self._under_way = self._threads.submit(work)
+            return await asyncio.wrap_future(under_way)
         except Refusal as error:
             raise SessionError(str(error)) from error
 

@@ -29,7 +29,7 @@ def test_gem_is_the_installed_framework_and_not_a_folder_of_this_project():
 
 def test_it_is_an_environment_of_gem(env, compiled, environment):
     assert isinstance(env, gem.Env)
-    assert type(env) is compiled
+    assert type(env) is compiled.env_class
     assert type(env).__name__ == type(environment).__name__
     assert (env.env_id, env.seed, env.split, env.max_turns) == (compiled.env_id, 0, "train", 100_000)
 
@@ -68,7 +68,7 @@ def test_exactly_one_flag_ends_an_episode_and_none_before(wordle, say):
     assert flags == [(False, False)] * 11 + [(False, True)] * 2
     _, info = env.reset(task="train/0000")
     assert info["previous"]["cause"] == "budget"
-    word = env.environment.tasks().get("train/0000").secret["answer"]
+    word = wordle.environment.tasks().get("train/0000").secret["answer"]
     observation, reward, terminated, truncated, info = env.step(say("guess", word=word))
     assert (reward, terminated, truncated, info["cause"]) == (1.0, True, False, "solved")
     observation, reward, terminated, truncated, info = env.step(say("guess", word=word))
@@ -194,7 +194,7 @@ def test_a_copy_goes_on_alike_and_alone(env, compiled, environment, say, copied)
     env.reset(task="train/2", seed=4)
     env.step(say("echo", text="once"))
     other = copied(env)
-    assert type(other) is compiled
+    assert type(other) is compiled.env_class
     assert other.env_id == env.env_id
     assert other.get_state() == env.get_state()
     drawn = [other.step(say("draw"))[0] for _ in range(3)]

@@ -295,8 +295,8 @@ def test_two_thousand_sessions_that_are_given_up_leave_nothing_behind(compiled, 
     tracemalloc.stop()
     assert not compiled.live
     assert (threading.active_count(), descriptors()) == before
-    # Twenty bytes for each session would be seen.
-    assert grown < 40_000
+    # Fifty bytes for each session would be seen, which is less than any object that one could leave.
+    assert grown < 100_000
 
 
 def test_every_way_out_frees_the_episode_once(adapter, compiled, environment):
