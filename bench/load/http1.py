@@ -8,11 +8,12 @@ yielding. Section numbers in the comments are those of RFC 9112.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from bench.load.tcp import Timeout, TransportError, explain, host_field, open_tcp, until
+from bench.load.tcp import Timeout, TransportError, explain, host_field, open_tcp
 from bench.load.wire import Response
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 _MAX_HEAD_BYTES: Final = 65536
 _MAX_LINE_BYTES: Final = 8192
 _RECEIVE_BYTES: Final = 65536
+_STREAM_END_PATIENCE_S: Final = 0.1
 _STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: .*)?")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;.*)?", re.DOTALL)
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -345,26 +347,32 @@ class Connection:
         """
         return cls(open_tcp(address, port, timeout=timeout), host_field(address, port, host), limit=limit)
 
-    @property
     def is_ready(self) -> bool:
         """Return whether another request can be sent: the last answer is read and the server has not hung up."""
         decoder = self._decoder
+        if decoder is not None and not (decoder.is_whole and decoder.keeps_alive):
+            return False
         try:
-            if decoder is not None and not decoder.is_whole:
-                # The answer was complete before its stream ended; what ends it should be there by now.
-                self._sock.settimeout(0.0)
-                while not decoder.is_whole:
-                    self._receive(decoder)
-            if decoder is not None and not decoder.keeps_alive:
-                return False
             self._sock.settimeout(0.0)
             self._sock.recv(1)
         except (BlockingIOError, TimeoutError):
-            return decoder is None or decoder.is_whole
-        except (OSError, TransportError):
+            return True
+        except OSError:
             return False
         # The server has hung up, or says something that nobody asked for.
         return False
+
+    def settle(self) -> None:
+        """Read on to the end of a stream whose last event has come; it should follow at once.
+
+        When it does not, the connection is not ready for another request.
+        """
+        decoder = self._decoder
+        deadline = time.monotonic() + _STREAM_END_PATIENCE_S
+        with contextlib.suppress(OSError, TransportError):
+            while decoder is not None and not decoder.is_whole:
+                self._sock.settimeout(_left(deadline))
+                self._receive(decoder)
 
     def ask(self, request: Request, *, timeout: float, last_events: Collection[str] = ()) -> Response:
         """Send a request and return its complete response. After any failure the connection must be aborted.
@@ -396,7 +404,7 @@ class Connection:
                 if decoder.response is None:
                     raise ConnectionLost(f"connection lost while sending: {explain(e)}") from e
             while decoder.response is None:
-                sock.settimeout(until(deadline))
+                sock.settimeout(_left(deadline))
                 self._receive(decoder)
         except TimeoutError:
             raise Timeout(f"no answer within {timeout:g} s") from None
@@ -420,10 +428,18 @@ class Connection:
     def _hear_last_words(self, decoder: ResponseDecoder, deadline: float) -> None:
         try:
             while decoder.response is None:
-                self._sock.settimeout(until(deadline))
+                self._sock.settimeout(_left(deadline))
                 self._receive(decoder)
         except (OSError, TransportError):
             return
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds that are left; raises TimeoutError when none are, however busily the server is sending."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 class Pool:
@@ -447,7 +463,7 @@ class Pool:
         idle = self._idle.get(endpoint)
         while idle:
             connection = idle.pop()
-            if connection.is_ready:
+            if connection.is_ready():
                 return connection
             connection.abort()
         return self._dial(endpoint, timeout)

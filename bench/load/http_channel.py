@@ -102,7 +102,6 @@ class HttpChannel:
                     response = self._ask(request, deadline)
                 except Timeout:
                     raise Timeout(f"no answer within {patience:g} s") from None
-                clock.stop()
                 _check_status(request, response)
                 request = operation.send(response)
                 clock.wait()
@@ -117,6 +116,8 @@ class HttpChannel:
         connection = self._pool.take(endpoint, timeout=until(deadline))
         try:
             response = connection.ask(request, timeout=until(deadline), last_events=self._wire.last_events)
+            self.clock.stop()
+            connection.settle()
         except BaseException:
             connection.abort()
             raise

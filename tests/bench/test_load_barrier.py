@@ -87,6 +87,21 @@ def test_whoever_comes_after_the_opening_is_not_held() -> None:
         barrier.hold(line, 0.0)
 
 
+def test_sessions_without_a_connection_of_their_own_are_held_like_the_others() -> None:
+    barrier, order = Barrier(), []
+
+    def player(start_s: float) -> None:
+        barrier.hold(None, start_s)
+        order.append(start_s)
+
+    players = [gevent.spawn(player, start_s) for start_s in (0.02, 0.0)]
+    gevent.sleep(0.01)
+    assert order == []
+    barrier.open()
+    gevent.joinall(players, timeout=PATIENCE, raise_error=True)
+    assert order == [0.0, 0.02]
+
+
 def test_a_held_connection_is_attended_to_and_still_held() -> None:
     barrier = Barrier()
     with lines(1) as (line,):

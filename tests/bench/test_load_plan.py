@@ -118,7 +118,16 @@ def test_a_missing_plan_file_is_named(tmp_path: Path) -> None:
         ("import nothing_like_this", "does not load: ModuleNotFoundError"),
         ("1 / 0", "does not load: ZeroDivisionError"),
         ("", "does not define WIRE"),
+        ("WIRE = type('W', (), {'path': '/ws'})()", r"does not define WIRE\.transport"),
         ("WIRE = type('W', (), {'transport': 'websocket', 'path': '/ws'})()", r"WIRE\.reset, WIRE\.step"),
+        (
+            "WIRE = type('W', (), {'transport': 'http', 'connection': 'pool'})()",
+            r"WIRE\.last_events, WIRE\.con",
+        ),
+        (
+            "WIRE = type('W', (), {'transport': 'pigeon'})()",
+            "the transport 'pigeon' of some_wire is not known",
+        ),
     ],
 )
 def test_a_wire_that_cannot_be_loaded_is_explained(

@@ -51,8 +51,8 @@ class CookieWire:
         return Reply("", json.loads(verified.body)["reward"], None, None)
 
     def close(self, memory: dict[str, Any]) -> Generator[Request, Any, Reply] | None:
-        # What was verified is gone already.
-        return None if "verified" in memory else self.score(memory)
+        # What was never made, or was verified and is gone, needs no end.
+        return self.score(memory) if "cookies" in memory and "verified" not in memory else None
 
     def _post(self, memory: dict[str, Any], name: str, message: Mapping[str, JSON]) -> Request:
         headers = {"Content-Type": "application/json"}

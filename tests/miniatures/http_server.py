@@ -40,12 +40,11 @@ class Answer:
 class Server:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.connections = self.connected = self.most = self.made = self.steps = self.closes = (
-            self.verified
-        ) = 0
+        self.connections = self.connected = self.most = self.steps = self.closes = 0
         self.first_reset_connected = None
         self.seeds: list[int] = []
         self.open: dict[str, Session] = {}
+        self.sessions: list[Session] = []
         self.announced: set[str] = set()
 
     def counts(self) -> dict:
@@ -106,7 +105,7 @@ class Server:
                 assert key in self.announced
                 return self.create(key, message)
             case "POST", "/cookie/seed":
-                return self.create(f"c{self.made}", message)
+                return self.create(f"c{len(self.sessions)}", message)
         key = headers.get("x-session-id") or headers.get("cookie", "").removeprefix("miniature=")
         session = self.open.get(key)
         if session is None:
@@ -123,30 +122,33 @@ class Server:
     def create(self, key: str, message: dict) -> Answer:
         if self.first_reset_connected is None:
             self.first_reset_connected = self.connected
-        if self.options.redirect:
+        session = Session(len(self.sessions), message["task"])
+        self.sessions.append(session)
+        if self.befalls("redirect", session):
             return Answer("308 Permanent Redirect", "elsewhere")
         if self.options.cap is not None and len(self.open) >= self.options.cap:
             return Answer("503 Service Unavailable", {"detail": "no room"})
-        self.open[key] = Session(self.made, message["task"])
-        self.made += 1
+        self.open[key] = session
         self.most = max(self.most, len(self.open))
         self.seeds.append(message["seed"])
         return Answer(value=f"play {message['task']}", cookie=f"miniature={key}")
 
+    def befalls(self, fault: str, session: Session) -> bool:
+        faults = self.options.faults.split(",")
+        return fault in faults and session.number % 25 == faults.index(fault)
+
     async def step(self, session: Session, path: str, message: dict) -> Answer:
         self.steps += 1
-        options = self.options
-        is_chosen = session.number % (options.every or 1) == 0 and session.turn == 1
-        if options.drop and is_chosen:
-            raise HangUp
-        if options.hang and is_chosen:
-            await asyncio.sleep(1000)
-        if options.wait:
-            await asyncio.sleep(options.wait)
-        if options.crash and is_chosen:
-            return Answer("500 Internal Server Error", "RuntimeError('boom')")
-        others = list(self.open.values())
-        source = others[(others.index(session) + 1) % len(others)] if options.mix else session
+        if session.turn == 1:
+            if self.befalls("drop", session):
+                raise HangUp
+            if self.befalls("hang", session):
+                await asyncio.sleep(1000)
+            if self.befalls("crash", session):
+                return Answer("500 Internal Server Error", "RuntimeError('boom')")
+        if self.options.wait:
+            await asyncio.sleep(self.options.wait)
+        source = self.sessions[max(session.number - 1, 0)] if self.options.mix else session
         session.turn += 1
         session.total += session.turn / LAST_TURN
         word = (message["input"] if path == "/stream/call" else message)["word"]
@@ -175,16 +177,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--lifetime", type=float, default=120, help="seconds after which it ends by itself")
     parser.add_argument("--wait", type=float, default=0, help="seconds that a step takes")
-    parser.add_argument("--mix", action="store_true", help="answer with the task of another session")
+    parser.add_argument("--mix", action="store_true", help="answer with the task of the session made before")
     parser.add_argument("--double", action="store_true", help="verify with twice the reward")
-    parser.add_argument(
-        "--every", type=int, help="the next three befall every n-th session only, in its second step"
-    )
-    parser.add_argument("--drop", action="store_true", help="hang up instead of answering")
-    parser.add_argument("--hang", action="store_true", help="never answer")
-    parser.add_argument("--crash", action="store_true", help="answer with status 500")
     parser.add_argument("--cap", type=int, help="refuse sessions beyond n with status 503")
-    parser.add_argument("--redirect", action="store_true", help="answer every creation with status 308")
+    parser.add_argument(
+        "--faults",
+        default="",
+        help="of drop, hang, crash (in the second step) and redirect (at the creation): each befalls 4 %% of the sessions",
+    )
     parser.add_argument(
         "--keep-alive", type=float, help="close connections that are idle for so many seconds"
     )
