@@ -36,6 +36,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _EVENT_STREAM: Final = "text/event-stream"
 _SWITCHING_PROTOCOLS: Final = 101
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _WITHOUT_BODY: Final = frozenset({204, 304})
 
 
@@ -48,7 +49,7 @@ class ProtocolViolation(TransportError):  # noqa: N818
 
 
 def encode_request(request: Request, host: str) -> bytes:
-    """Return a request as it is sent, with `Host`, and with `Content-Length` if it has a body.
+    """Return a request as it is sent, with `Host`, and with `Content-Length` if it may have a body.
 
     Raises:
         ValueError: A part of it holds a character that HTTP does not allow there.
@@ -56,8 +57,8 @@ def encode_request(request: Request, host: str) -> bytes:
     body = request.body
     lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {host}"]
     lines += [f"{name}: {value}" for name, value in request.headers.items()]
-    if body is not None:
-        lines.append(f"Content-Length: {len(body)}")
+    if body is not None or request.method in _WITH_BODY:
+        lines.append(f"Content-Length: {len(body or b'')}")
     head = "\r\n".join(lines)
     breaks = len(lines) - 1
     if (

@@ -78,7 +78,7 @@ class WebSocketWire(Protocol):
 
 
 class Request(Protocol):
-    """One HTTP request. The engine adds `Host`, and `Content-Length` where there is a body; nothing else."""
+    """One HTTP request. The engine adds `Host`, and `Content-Length` where there may be a body; nothing else."""
 
     @property
     def method(self) -> str:
