@@ -74,14 +74,21 @@ def typing(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests that need no framework."""
     _install(session, "test")
-    session.run("python", "-P", "-m", "pytest", "-n", "auto", *session.posargs)
+    session.run("python", "-P", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
+def tests_slow(session: nox.Session) -> None:
+    """Run the tests that take long: the load engine against faulty servers, reports in other processes and locales."""
+    _install(session, "test")
+    session.run("python", "-P", "-m", "pytest", "-n", "auto", "-m", "slow", *session.posargs)
 
 
 @nox.session(python=["3.12", "3.13"], default=False)
 def tests_newer(session: nox.Session) -> None:
     """Run the same tests on the newer Pythons that stacks use."""
     _install(session, "test")
-    session.run("python", "-P", "-m", "pytest", "-n", "auto", *session.posargs)
+    session.run("python", "-P", "-m", "pytest", "-n", "auto", "-m", "not slow", *session.posargs)
 
 
 @nox.session(python=PYTHON, default=False)

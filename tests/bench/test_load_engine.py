@@ -32,6 +32,8 @@ WORDS = ("crane", "slate", "adieu", "pious", "lymph")
 TASKS = tuple(f"train/{number:04d}" for number in range(7))
 PATIENCE = 60.0
 
+pytestmark = pytest.mark.slow
+
 
 class Server:
     """The miniature server of `tests/miniatures`, in a process of its own."""

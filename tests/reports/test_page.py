@@ -72,6 +72,7 @@ def test_every_table_can_be_scrolled_by_keyboard_and_has_headed_columns(whole_pa
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "story",
     [

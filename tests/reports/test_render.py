@@ -28,6 +28,7 @@ def digests(report: RenderedReport) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in report.files.items()}
 
 
+@pytest.mark.slow
 def test_another_process_renders_the_same_bytes(
     whole_run: Run, whole_report: RenderedReport, tmp_path: Path
 ) -> None:
@@ -67,6 +68,7 @@ def test_rendering_changes_nothing_in_the_folder_of_the_run(make_run: Callable[.
     assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_the_report_is_stored_beside_the_records(make_run: Callable[..., Run]) -> None:
     """Page, Markdown, figures and tables stand in the folder of the run, and the run still reads."""
     run = make_run(ladder=(8, 16))
