@@ -10,8 +10,14 @@ import re
 import sys
 from pathlib import Path
 
+from bench.records import read_run
 from canonical.adapter import AdapterFacts
+from reports.render import summarise
 
+README_RUN = "openenv-0.10.0-wordle"
+"""The published run that the README shows."""
+
+_RESULT = ("<!-- generated: a published run -->", "<!-- end of generated -->")
 _WORDS = ("<!-- generated: words of adapter.toml -->", "<!-- end of generated -->")
 
 
@@ -38,6 +44,26 @@ def renew(document: str, markers: tuple[str, str], text: str) -> str:
     return pattern.sub(lambda _: f"{start}\n{text}\n{end}", document)
 
 
+def result_block(folder: Path, figure: str) -> str:
+    """Return a published run as a figure with its summary below, for a document beside the folder `reports`.
+
+    Args:
+        folder: The published run.
+        figure: Which of its figures to show.
+    """
+    place = f"reports/published/{folder.name}"
+    rows = [re.split(r" {2,}", line, maxsplit=1) for line in summarise(read_run(folder))]
+    table = ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
+    picture = [
+        "<picture>",
+        f'  <source media="(prefers-color-scheme: dark)" srcset="{place}/figures/{figure}-dark.svg">',
+        f'  <img src="{place}/figures/{figure}.svg" alt="Step latency against the sessions held at the same time, with the limit and the ceiling">',
+        "</picture>",
+    ]
+    more = f"The whole report: [Markdown]({place}/report.md), [page]({place}/index.html), [records]({place}/records.jsonl)."
+    return "\n".join([*picture, "", *table, "", more])
+
+
 def generated_documents(root: Path) -> dict[Path, str]:
     """Return every document with generated parts, as it should be.
 
@@ -49,6 +75,10 @@ def generated_documents(root: Path) -> dict[Path, str]:
         readme = facts.parent / "README.md"
         table = words_table(AdapterFacts.read(facts))
         documents[readme] = renew(readme.read_text(encoding="utf-8"), _WORDS, table)
+    published = root / "reports" / "published" / README_RUN
+    readme = root / "README.md"
+    block = result_block(published, "ceiling")
+    documents[readme] = renew(readme.read_text(encoding="utf-8"), _RESULT, block)
     return documents
 
 
