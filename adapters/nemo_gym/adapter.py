@@ -165,13 +165,22 @@ class NeMoGymAdapter:
 def _listen(host: str, port: int, backlog: int) -> socket.socket:
     if not 0 <= port <= 65_535:
         raise OSError(f"cannot serve on {host}, port {port}: ports go from 0 to 65535")
+    listener = None
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=backlog)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # asyncio switches Nagle's algorithm off only where the socket says that it is of TCP, and `socket.create_server`
+        # leaves that out: every answer would wait 40 ms for the acknowledgement of its own head.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(backlog)
     except OSError as error:
+        if listener is not None:
+            listener.close()
         reason = (error.strerror or str(error)).lower()
         hint = "; choose another port, or 0 for a free one" if port else ""
         raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
+    return listener
 
 
 def _url(listener: socket.socket) -> str:

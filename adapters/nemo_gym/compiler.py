@@ -14,12 +14,12 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, HTTPException, Request
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig,
@@ -118,7 +118,7 @@ class CompiledServer(SimpleResourcesServer):
     waits: ClassVar[bool]
     config: RosettaConfig
     live: dict[str, Any] = Field(default_factory=dict)
-    _threads: ThreadPoolExecutor | None = PrivateAttr(default=None)
+    _threads: CapacityLimiter | None = PrivateAttr(default=None)
 
     def setup_webserver(self) -> FastAPI:
         """Return NeMo Gym's app with one POST route per tool, and one for every other name."""
@@ -189,7 +189,7 @@ class CompiledServer(SimpleResourcesServer):
             )
         action = _read_action(request, await request.body())
         async with live.lock:
-            if self.live.get(request.session[SESSION_ID_KEY]) is not live:
+            if not self._holds(request, live):
                 raise HTTPException(409, "this session has been verified, and its episode is gone")
             if live.failure is not None:
                 raise HTTPException(500, live.failure)
@@ -264,12 +264,9 @@ class CompiledServer(SimpleResourcesServer):
         return Response(metrics.model_dump_json(), media_type="application/json")
 
     async def close_all(self) -> None:
-        """Free every episode, and the threads."""
+        """Free every episode."""
         while self.live:
             await self._free(self.live.pop(next(iter(self.live))))
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
 
     def _find(self, request: Request) -> LiveSession | None:
         session = request.session[SESSION_ID_KEY]
@@ -278,6 +275,9 @@ class CompiledServer(SimpleResourcesServer):
             live.used = time.monotonic()
             self.live[session] = live
         return live
+
+    def _holds(self, request: Request, live: LiveSession) -> bool:
+        return self.live.get(request.session[SESSION_ID_KEY]) is live
 
     async def _sweep(self) -> None:
         # Nothing tells a server that a client is gone for good; the longest rest comes first.
@@ -300,8 +300,8 @@ class CompiledServer(SimpleResourcesServer):
         if self.waits:
             return await work
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.config.threads, thread_name_prefix="tool")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, finish, work)
+            self._threads = CapacityLimiter(self.config.threads)
+        return await to_thread.run_sync(finish, work, limiter=self._threads)
 
 
 def compile_environment(environment: Environment[Any]) -> type[CompiledServer]:
@@ -319,7 +319,9 @@ def compile_environment(environment: Environment[Any]) -> type[CompiledServer]:
         "environment": environment,
         "waits": waits,
     }
-    return type(CompiledServer)(type(environment).__name__, (CompiledServer,), members)
+    derive: Any = type(CompiledServer)
+    compiled: type[CompiledServer] = derive(type(environment).__name__, (CompiledServer,), members)
+    return compiled
 
 
 def make_server(compiled: type[CompiledServer], *, host: str, port: int, **settings: Any) -> CompiledServer:

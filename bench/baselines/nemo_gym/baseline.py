@@ -226,7 +226,11 @@ class NeMoGymBaseline:
             "access_log": False,
             "log_level": "warning",
         }
-        listener = socket.create_server((host, port), backlog=settings["backlog"])
+        # Of TCP in so many words, without which asyncio leaves Nagle's algorithm on.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(settings["backlog"])
         bound = listener.getsockname()[1]
         url = f"http://{host}:{bound}"
         config = WordleConfig(host=host, port=bound, entrypoint="app.py", name=_SERVER, domain="games")
