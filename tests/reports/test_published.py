@@ -11,7 +11,8 @@ from bench.records import Conformance, read_run
 from reports.render import render_run
 
 PUBLISHED = sorted(
-    path.parent for path in (Path(__file__).resolve().parents[2] / "reports" / "published").glob("*/records.jsonl")
+    path.parent
+    for path in (Path(__file__).resolve().parents[2] / "reports" / "published").glob("*/records.jsonl")
 )
 
 
