@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ class OrsSession:
         self._client = client
         self._session: Any = None
         self._last: JSON = None
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._is_closed = False
 
     async def connect(self) -> None:
@@ -52,7 +54,8 @@ class OrsSession:
             shown: list[Any] = [asdict(block) for block in await self._ask(self._session.get_prompt())]
             listed = await self._ask(self._session.list_tools())
         except SessionError:
-            await self._leave()
+            if not self._is_closed:
+                await self._leave()
             raise
         self._last = {"prompt": shown}
         try:
@@ -85,6 +88,11 @@ class OrsSession:
     async def close(self) -> None:
         """End the session of ORS, on which the server frees the episode, and close the client."""
         self._is_closed = True
+        # The client leaves requests waiting for ever whose connection it has closed itself.
+        while self._under_way:
+            request = self._under_way.pop()
+            request.cancel()
+            await asyncio.wait({request})
         await self._leave()
         await self._client.close()
 
@@ -98,12 +106,25 @@ class OrsSession:
             # Also for one that was not entered to its end: the server may have made it already.
             await session.__aexit__(None, None, None)
 
-    async def _ask(self, answer: Awaitable[ResultT]) -> ResultT:
+    async def _ask(self, answer: Coroutine[Any, Any, ResultT]) -> ResultT:
+        request = asyncio.ensure_future(answer)
+        self._under_way.add(request)
         try:
-            return await answer
+            return await request
+        except asyncio.CancelledError:
+            if not self._is_closed or _is_cancelled():
+                raise
+            raise SessionError("this session was closed before the answer came") from None
         except Exception as error:
             # The two clients have no common kind of error, and let those of their HTTP library through.
             raise SessionError(str(error) or type(error).__name__) from error
+        finally:
+            self._under_way.discard(request)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _read_output(output: dict[str, Any]) -> StepResult:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from canonical.content import JSON, Block, Image, Message, Text
+from canonical.content import JSON, Block, Image, Message, Text, project_text
+from canonical.tool import ToolCall
 from canonical.transcript import Action, action_from_json
 
 ACTION = "assistant action"
@@ -158,3 +159,170 @@ def _read_block(block: Any) -> Block:
             return Image(base64.b64decode(data, validate=True), media_type)
         case _:
             raise ValueError("a block is a text or an image of ORS")
+
+
+class Request(NamedTuple):
+    """Hold one request of HTTP."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+class Response(Protocol):
+    """Be the answer to a request."""
+
+    @property
+    def status(self) -> int:
+        """Return the status code."""
+
+    @property
+    def body(self) -> bytes:
+        """Return the content."""
+
+
+class Reply(NamedTuple):
+    """Hold what the server says.
+
+    Attributes:
+        text: The observation as a model reads it.
+        reward: What the step paid.
+        ended: Whether the episode is over.
+        error: Why the server refused or failed, or None. A tool's own error is an observation, not this.
+    """
+
+    text: str
+    reward: float | None
+    ended: bool | None
+    error: str | None
+
+
+Operation: TypeAlias = Generator[Request, Response, Reply]
+
+_DONE = Reply("", None, None, None)
+
+
+class OrsWire:
+    """Say what the official clients say over HTTP; stateless, what a session remembers is in its `memory`.
+
+    A session here keeps one connection alive, and pings nothing: it is never silent for the 900 seconds after which a
+    server of ORS forgets it.
+    """
+
+    transport: Literal["http"] = "http"
+    connection: Literal["session"] = "session"
+    last_events = frozenset({"end", "error"})
+
+    def connect(self, memory: dict[str, Any]) -> Operation:
+        """Learn which environment the server has."""
+        answer = yield Request("GET", "/list_environments", {}, None)
+        names = _read_json(answer)
+        if not isinstance(names, list) or not names or not isinstance(names[0], str):
+            raise _unknown("the list of environments", answer)
+        memory["environment"] = names[0]
+        return _DONE
+
+    def reset(self, memory: dict[str, Any], task: str, seed: int) -> Operation:
+        """Make a session for a task, and read its prompt."""
+        made = yield Request("POST", "/create_session", _JSON, b"{}")
+        memory["session"] = next((data for event, data in _events(made) if event == "task_id"), None)
+        if memory["session"] is None:
+            raise _unknown("the answer to create_session", made)
+        spec = {"env_name": memory["environment"], "task_spec": {"id": task, "seed": seed}}
+        created = yield self._ask(memory, "POST", "/create", spec)
+        if created.status != 200:
+            return _refused("create", created)
+        prompt = yield self._ask(memory, "GET", f"/{memory['environment']}/prompt")
+        if prompt.status != 200:
+            return _refused("prompt", prompt)
+        try:
+            messages = read_prompt(_read_json(prompt))
+        except (AttributeError, TypeError) as error:
+            raise _unknown("the prompt", prompt) from error
+        return Reply("\n".join(message.text for message in messages), 0.0, ended=False, error=None)
+
+    def step(self, memory: dict[str, Any], name: str, arguments: Mapping[str, JSON]) -> Operation:
+        """Call a tool."""
+        called = ToolCall(name, arguments)
+        name, given = write_action(called)
+        answer = yield self._ask(
+            memory, "POST", f"/{memory['environment']}/call", {"name": name, "input": given}
+        )
+        if answer.status != 200:
+            return _refused("call", answer)
+        parts = []
+        for event, data in _events(answer):
+            if event == "error":
+                return Reply("", None, None, f"the call failed: {data}")
+            parts += [data] if event in {"chunk", "end"} else []
+        try:
+            result = json.loads("".join(parts))
+            if not result["ok"]:
+                return Reply("", None, None, f"the call was refused: {result['error']}")
+            output = result["output"]
+            metadata = output["metadata"] or {}
+            text = project_text(read_blocks(output["blocks"]))
+            return Reply(text, metadata.get("paid", output["reward"]) or 0.0, output["finished"], None)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _unknown("the answer to a call", answer) from error
+
+    def score(self, memory: dict[str, Any]) -> None:
+        """Return None: ORS has no request that scores an episode."""
+
+    def close(self, memory: dict[str, Any]) -> Operation | None:
+        """End the session, on which the server frees the episode."""
+        return self._close(memory) if memory.get("session") else None
+
+    def _close(self, memory: dict[str, Any]) -> Operation:
+        for path in ("/delete", "/delete_session"):
+            answer = yield self._ask(memory, "POST", path)
+            if answer.status != 200:
+                return _refused(path.strip("/"), answer)
+        return _DONE
+
+    def _ask(self, memory: dict[str, Any], method: str, path: str, body: JSON = None) -> Request:
+        headers = {**_JSON, "X-Session-ID": memory["session"]}
+        return Request(method, path, headers, None if body is None else json.dumps(body).encode("ascii"))
+
+
+_JSON: Mapping[str, str] = {"Content-Type": "application/json"}
+
+
+def _read_json(answer: Response) -> Any:
+    try:
+        return json.loads(answer.body)
+    except ValueError as error:
+        raise _unknown("an answer", answer) from error
+
+
+def _events(answer: Response) -> Iterator[tuple[str, str]]:
+    try:
+        stream = answer.body.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise _unknown("an event stream", answer) from error
+    for block in stream.split("\n\n"):
+        event, data = "", []
+        for line in block.split("\n"):
+            field, _, value = line.partition(":")
+            # One space belongs to the form of a line, every further one to its content.
+            value = value.removeprefix(" ")
+            if field == "event":
+                event = value
+            elif field == "data":
+                data.append(value)
+        if event:
+            yield event, "\n".join(data)
+
+
+def _refused(what: str, answer: Response) -> Reply:
+    return Reply(
+        "", None, None, f"{what}: status {answer.status}: {answer.body[:200].decode(errors='replace')}"
+    )
+
+
+def _unknown(what: str, answer: Response) -> ValueError:
+    return ValueError(f"{what} is not in the form of ORS: {answer.body[:200].decode(errors='replace')}")
+
+
+WIRE = OrsWire()
