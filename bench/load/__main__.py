@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.load.engine import LoadFailed, read_load
 from bench.records import write_samples
+
+if TYPE_CHECKING:
+    from bench.load.summary import LoadSummary
 
 SAMPLES_FILE = "samples.parquet"
 
@@ -31,12 +35,20 @@ def main(arguments: list[str] | None = None) -> int:
         f"sessions   {summary.sessions} planned, {summary.opened} opened, {summary.peak_open} open at the same time, "
         f"{summary.succeeded} succeeded\n"
         f"ended by   {summary.ended_by}{f' ({summary.failure})' if summary.failure else ''}\n"
+        f"{_travel(summary)}"
         f"generator  {summary.cores} process(es), {summary.cpu_s:.2f} CPU s in {summary.wall_s:.2f} s\n"
         f"samples    {summary.samples} in {folder / SAMPLES_FILE}\n"
     )
     for text, count in summary.errors.items():
         sys.stdout.write(f"{count:>9}x {text}\n")
     return 0
+
+
+def _travel(summary: LoadSummary) -> str:
+    if summary.transport != "http":
+        return ""
+    whose = "one per session" if summary.connection == "session" else "a pool that the sessions share"
+    return f"transport  HTTP over {summary.connections} TCP connections, {whose}\n"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.load.__main__ import main as show
 from bench.load.engine import LoadResult, run_load
 from bench.load.plan import Call, LoadPlan, Script
 from bench.load.progress import LoadProgress
@@ -116,7 +117,9 @@ def test_sessions_with_a_header_and_event_streams_are_held_open_at_once(tmp_path
     assert min(result.table()["ns"].to_pylist()) > 0
 
 
-def test_sessions_with_a_cookie_are_scored_and_share_connections(tmp_path: Path) -> None:
+def test_sessions_with_a_cookie_are_scored_and_share_connections(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A phase that the framework does not have is not recorded: these sessions end by being scored."""
     with miniature("--wait", "0.2") as server:
         result = run_load(plan("cookie_wire", server.port, tmp_path))
@@ -135,6 +138,8 @@ def test_sessions_with_a_cookie_are_scored_and_share_connections(tmp_path: Path)
     assert 10 <= result.summary.connections <= 50
     # One more is that of whoever asked for the counts.
     assert counts["connections"] == result.summary.connections + 1
+    assert show([str(tmp_path)]) == 0
+    assert f"{result.summary.connections} TCP connections, a pool" in capsys.readouterr().out
 
 
 def test_faults_stay_in_the_population_and_are_named(tmp_path: Path) -> None:
