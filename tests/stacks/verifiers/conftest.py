@@ -5,6 +5,7 @@ These tests need Verifiers, so they run inside its stacks only.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -42,26 +43,24 @@ class Endpoint:
 
     Attributes:
         requests: The bodies that were asked, as text.
+        asked: Set once there is one.
     """
 
-    def __init__(self, scripts: Sequence[Sequence[Action | list[Action]]]) -> None:
-        self._scripts = [list(script) for script in scripts]
-        self._seen: dict[str, int] = {}
+    def __init__(self, script: Sequence[Action | list[Action]]) -> None:
+        self._script = list(script)
         self.url = ""
+        self.asked = asyncio.Event()
         self.requests: list[str] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()
         self.requests.append(text)
+        self.asked.set()
         body = json.loads(text)
         turn = sum(message["role"] == "assistant" for message in body["messages"])
-        script = self._scripts[0]
-        if len(self._scripts) > 1:
-            mark = body["messages"][0]["content"]
-            script = self._scripts[self._seen.setdefault(str(mark), len(self._seen))]
-        if turn >= len(script):
+        if turn >= len(self._script):
             return web.json_response({"error": {"message": "the script is over"}}, status=400)
-        message = _said(script[turn], turn)
+        message = _said(self._script[turn], turn)
         finish = "tool_calls" if "tool_calls" in message else "stop"
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         if not body.get("stream"):
@@ -105,9 +104,9 @@ def _chunk(kind: str, choices: list[Any], usage: dict[str, int] | None) -> dict[
 
 
 @asynccontextmanager
-async def scripted(*scripts: Sequence[Action | list[Action]]) -> AsyncIterator[Endpoint]:
+async def scripted(script: Sequence[Action | list[Action]]) -> AsyncIterator[Endpoint]:
     """Serve a scripted model on the running loop."""
-    endpoint = Endpoint(scripts)
+    endpoint = Endpoint(script)
     app = web.Application(client_max_size=1 << 28)
     app.router.add_post("/v1/chat/completions", endpoint.answer)
     runner = web.AppRunner(app)
@@ -122,7 +121,7 @@ async def scripted(*scripts: Sequence[Action | list[Action]]) -> AsyncIterator[E
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Return what serves a scripted model: a context manager of scripts."""
+    """Return what serves a scripted model: a context manager of a script."""
     monkeypatch.setenv(KEY, "none")
     return scripted
 
@@ -140,3 +139,13 @@ def touchstone() -> Environment[Any]:
 @pytest.fixture
 def wordle() -> Environment[Any]:
     return load_environment("wordle")
+
+
+@pytest.fixture
+def broken() -> Environment[Any]:
+    return load_environment(BROKEN)
+
+
+@pytest.fixture
+def canary() -> str:
+    return "canary-7f3a-never-shown"
