@@ -31,6 +31,7 @@ from nemo_gym.config_types import AggregateMetricsRequest, BaseServerConfig
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from omegaconf import OmegaConf
 from pydantic import Field, PrivateAttr, ValidationError
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
 from adapters.nemo_gym.wire import (
@@ -56,6 +57,23 @@ log = logging.getLogger(__name__)
 
 THREADS = 256
 """How many plain tools may work at the same time; further calls wait for a thread."""
+
+
+class ToolName(Convertor[str]):
+    """Match whatever a model may write as the name of a tool: slashes, as `path` does, and line breaks too."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """Return the name."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the name."""
+        return value
+
+
+register_url_convertor("tool_name", ToolName())
 
 
 class RosettaConfig(BaseResourcesServerConfig):
@@ -131,7 +149,7 @@ class CompiledServer(SimpleResourcesServer):
                 description=tool.spec.description,
                 openapi_extra={"requestBody": {"required": True, "content": {"application/json": schema}}},
             )(self.call_tool)
-        app.post("/{name:path}", include_in_schema=False)(self.call_tool)
+        app.post("/{name:tool_name}", include_in_schema=False)(self.call_tool)
         lifespan = app.router.lifespan_context
 
         @asynccontextmanager

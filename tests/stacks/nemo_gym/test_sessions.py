@@ -46,6 +46,7 @@ ACTIONS = [
     ToolCall(".."),
     ToolCall("../verify"),
     ToolCall("a/b?c=d#e%2F"),
+    ToolCall("a\r\nb\n"),
     ToolCall("n" * 100_000),
     ToolCall("no\ud800such", {"\udfff": 1}),
     ToolCall("echo", {"text": "\ud800"}),
