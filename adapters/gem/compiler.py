@@ -8,7 +8,6 @@ as an answer.
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import inspect
 import json
@@ -188,7 +187,7 @@ class CompiledEnvironment(gem.Env):
         if chosen is None:
             self._run(self._replace(None))
         else:
-            self._run(self._restore(chosen, number, Snapshot(copy.deepcopy(stored))))
+            self._run(self._restore(chosen, number, Snapshot(stored)))
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> Self:
         """Return another object of this environment.

@@ -8,6 +8,7 @@ import gc
 import random
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import gem
 import numpy as np
@@ -16,9 +17,12 @@ from gem.vector.sync_vector_env import SyncVectorEnv
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
-from adapters.gem.compiler import Refusal, make_environment, register_environment
+from adapters.gem.compiler import Refusal, compile_environment, make_environment, register_environment
 from canonical.dialect import describe_tools, read_calls
-from canonical.tool import ToolCall
+from canonical.environment import Environment
+from canonical.reward import Criterion
+from canonical.task import Task, TaskSet
+from canonical.tool import ToolCall, tool
 
 
 def test_gem_is_the_installed_framework_and_not_a_folder_of_this_project():
@@ -212,35 +216,62 @@ def test_a_group_of_copies_made_before_the_first_reset_plays_one_task(wordle):
     for group in ([copy.deepcopy(pool) for _ in range(4)], [pool.spawn(same_state=True) for _ in range(4)]):
         assert len({env.reset()[1]["task"] for env in group}) == 1
     assert len({pool.spawn(seed=seed).reset()[1]["task"] for seed in range(4)}) == 4
-    assert pool.spawn(split="test").split == "test"
+    held_out = pool.spawn(split="test")
+    assert (held_out.split, held_out.spawn().split, held_out.spawn().reset()[1]["task"][:5]) == (
+        "test", "test", "test/",
+    )  # fmt: skip
 
 
-def test_states_that_are_no_plain_data_are_refused_in_words(say):
-    from canonical.environment import Environment
-    from canonical.reward import Criterion
-    from canonical.task import Task, TaskSet
+class Odd(Environment):
+    """Have a state that is no plain data."""
 
-    class Odd(Environment):
-        name = "odd"
-        max_turns = 3
-        rubric = Criterion("nothing", lambda state: 0.0)
+    name = "odd"
+    max_turns = 3
+    rubric = Criterion("nothing", lambda state: 0.0)
 
-        def tasks(self):
-            return TaskSet([Task(id="train/0")])
+    def tasks(self):
+        return TaskSet([Task(id="train/0")])
 
-        def start(self, task, rng):
-            return object()
+    def start(self, task, rng):
+        return object()
 
-        def prompt(self, task, state):
-            return "odd"
+    def prompt(self, task, state):
+        return "odd"
 
-    from adapters.gem.compiler import compile_environment
 
+class Bag(Odd):
+    """Have a state of nested lists, which a careless copy would share."""
+
+    name = "bag"
+    max_turns = 30
+
+    def start(self, task, rng):
+        return {"items": [["first"]]}
+
+    @tool
+    def put(self, state: dict[str, Any], item: str) -> str:
+        """Put an item into the bag, and say what is in it."""
+        state["items"][0].append(item)
+        return " ".join(state["items"][0])
+
+
+def test_states_that_are_no_plain_data_are_refused_in_words():
     env = gem.make(compile_environment(Odd()).env_id)
     env.reset()
     for ask in (env.get_state, lambda: env.spawn(same_state=True), lambda: copy.deepcopy(env)):
         with pytest.raises(Refusal, match="not plain data"):
             ask()
+
+
+def test_one_kept_state_serves_many_times(say):
+    env = gem.make(compile_environment(Bag()).env_id)
+    env.reset()
+    kept = env.get_state()
+    other = env.spawn(same_state=True)
+    for held in (env, env, other):
+        held.set_state(kept)
+        assert held.step(say("put", item="second"))[0] == "first second"
+    assert kept["episode"]["state"] == {"items": [["first"]]}
 
 
 def test_an_object_that_nobody_closes_frees_its_episode(compiled, environment):
@@ -332,3 +363,12 @@ def test_an_environment_that_raises_leaves_the_others_of_a_vector_playable(compi
         vector.step([say("echo", text="x"), say("pay", amount=1e300) + say("finish"), say("draw")])
     assert vector.envs[1].step("x")[3]
     assert vector.envs[2].step(say("echo", text="x"))[0] == "x"
+
+
+def test_the_example_of_the_readme_runs():
+    readme = Path(__file__).parents[3] / "adapters" / "gem" / "README.md"
+    code = readme.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)  # noqa: S102 - it is this project's own
+    assert names["observation"].startswith("C R A N E\n")
+    assert names["info"]["turn"] == 1
