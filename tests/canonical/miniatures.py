@@ -166,6 +166,7 @@ class Climb(Environment[Place]):
     max_turns = 8
     reward = RewardSpec(Aggregation.TERMINAL, -10.0, 10.0)
     rubric: Rubric[Place] = Criterion("height", _height)
+    highest: ClassVar[float] = 10.0
 
     def tasks(self) -> TaskSet:
         return TaskSet([Task(id="train/hill")])
@@ -183,6 +184,8 @@ class Climb(Environment[Place]):
         Args:
             height: The new height.
         """
+        if not abs(height) <= self.highest:
+            raise ToolError("Nobody can stand there.")
         state.height = height
         return f"You are at {height!r}."
 
@@ -203,6 +206,7 @@ class DenseClimb(Climb):
     """Pay the height of every move."""
 
     name = "dense_climb"
+    highest = 100.0
     reward = RewardSpec(Aggregation.SUM, -1000.0, 1000.0)
 
 
@@ -382,6 +386,7 @@ class Scoring(Climb):
     """Score with whatever function a test passes."""
 
     name = "scoring"
+    highest = float("inf")
 
     def __init__(self, spec: RewardSpec, measure: Callable[[Place], Any]) -> None:
         self.spec = spec

@@ -324,6 +324,8 @@ class TestSeveralCalls:
         together, apart = opened(Counter()), opened(Counter())
         merged = together.step(write_calls(calls, form))
         single = [apart.step(call) for call in calls]
+        over = [result.observation.error for result in single].count(ErrorCode.EPISODE_OVER)
+        single = single[: len(single) - max(over - 1, 0)]  # that the episode is over is said once
         assert visible(together) == visible(apart)
         assert merged.observation.blocks == tuple(b for result in single for b in result.observation.blocks)
         assert merged.reward == pytest.approx(sum(result.reward for result in single))
