@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from adapters.ors.adapter import OrsAdapter
-from adapters.ors.framework import HAS_OPENREWARD, Environment
+from adapters.ors.framework import HAS_OPENREWARD, Environment, Message
+from canonical.adapter import Endpoint
 from canonical.content import JSON
 from canonical.episode import Episode
 from canonical.tool import ToolCall
@@ -152,8 +154,6 @@ def test_an_environment_that_pays_at_the_end_reads_the_same_for_every_trainer(
 
 @pytest.mark.parametrize("reading", ["sum", "last"])
 def test_the_session_reads_every_payment_in_both_readings(standing_lab, serve_standing, reading):
-    import asyncio
-
     adapter = OrsAdapter(reading=reading)
     environment = standing_lab.environment
 
@@ -166,3 +166,29 @@ def test_the_session_reads_every_payment_in_both_readings(standing_lab, serve_st
         results = asyncio.run(main(server))
     episode = Episode.open(environment, "train/0", seed=0)
     assert results == [episode.step(ToolCall(name, given)) for name, given in AFTER_THE_END]
+
+
+@pytest.mark.skipif(not HAS_OPENREWARD, reason="a defect of openreward's client alone")
+def test_the_address_is_given_where_it_is_not_changed_and_without_a_slash(wordle):
+    """A base_url of the client itself gets other hosts; with a slash the keepalive fails and the session dies later."""
+    from openreward import AsyncOpenReward
+
+    broken = AsyncOpenReward(api_key="none", base_url=wordle.url)
+    assert "sessions.127.0.0.1" in broken.session_base_url
+
+    async def main():
+        async with OrsAdapter().connect(None, Endpoint(wordle.url + "/", lambda: 0)) as session:
+            await session.open("train/0000", 0)
+            # The keepalive goes to this address with `/ping` behind it.
+            return session._session.base_url
+
+    assert asyncio.run(main()) == wordle.url
+    assert wordle.becomes(0)
+
+
+@pytest.mark.skipif(Message is None, reason="this release has prompts without roles only")
+def test_a_prompt_has_its_roles_where_the_framework_has_them(standing_lab, official):
+    with official(standing_lab) as env, env.session(split="odd", index=0) as session:
+        messages = session.get_messages()
+    assert [message.role for message in messages] == ["system", "user", "user"]
+    assert messages[2].blocks[1].text == "?"
