@@ -6,17 +6,15 @@ HTTP before and behind that server is left out.
 
 from __future__ import annotations
 
-import inspect
 import json
 from typing import Any
 
 import verifiers.v1 as vf
-from verifiers.v1.graph import prepare_turn
 from verifiers.v1.session import RolloutSession
 
 from adapters.verifiers.live import LiveEpisode, RolloutError
 from adapters.verifiers.messages import clean, read_content, read_result, write_action
-from adapters.verifiers.taskset_target import CompiledTaskset, Conversation, EpisodeState
+from adapters.verifiers.taskset_target import CompiledTaskset, Conversation, EpisodeState, prepare
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, Message
 from canonical.step import StepResult
@@ -27,7 +25,6 @@ _CONTEXT: Any = vf.ModelContext(
     model="none", client=vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var="UNUSED")
 )
 """What a rollout's session asks for; nothing is ever sent there."""
-_KEEPS_TOOLS = "tools" in inspect.signature(prepare_turn).parameters
 
 
 class TasksetSession:
@@ -64,7 +61,7 @@ class TasksetSession:
             state=EpisodeState(),
             agent=vf.AgentInfo(config=compiled.agent),
         )
-        self._gate = RolloutSession(ctx=_CONTEXT, trace=trace, request_stops=row.hooks("stop"))
+        self._gate = RolloutSession(ctx=_CONTEXT, trace=trace, trace_stops=row.hooks("stop"))
         conversation = self._conversation = Conversation(trace, live)
         self._messages = list(conversation.opening)
         return Opened(
@@ -81,9 +78,13 @@ class TasksetSession:
         conversation, trace = self._conversation, self._trace
         if conversation is None:
             raise SessionError("open an episode before stepping")
+        await self._gate.refused()
         written = write_action(action)
         response = self._response(written)
-        node = _prepare(trace, self._messages, conversation.tools).commit(response)
+        request, _, _ = await self._gate.rewrite_request(
+            vf.Request(messages=self._messages, tools=conversation.tools)
+        )
+        node = prepare(trace, request.messages, request.tools).commit(response)
         if hasattr(self._gate, "gate_tool_calls"):
             await self._gate.gate_tool_calls(node)
         exact = written if isinstance(written, str) and clean(written) != written else None
@@ -92,7 +93,9 @@ class TasksetSession:
         except RolloutError as error:
             raise SessionError(str(error)) from error
         self._messages += [response.message, *answers]
-        is_over = await self._is_refused(conversation.tools)
+        is_over = conversation.is_over
+        if is_over and trace.stop_condition is None:
+            conversation.conclude(answers)
         if is_over and not trace.rewards:
             await self._task.score(trace)
         try:
@@ -101,18 +104,6 @@ class TasksetSession:
             return read_result(answers[-1].content, public["reward"], total, public)
         except (KeyError, TypeError, ValueError) as error:
             raise SessionError(f"the turn is not what a compiled task gives: {error}") from error
-
-    async def _is_refused(self, tools: list[Any]) -> bool:
-        """Say whether Verifiers would refuse to ask the model again."""
-        gate, trace = self._gate, self._trace
-        if await gate.refused() is not None:
-            return True
-        request, _, stopped = await gate.rewrite_request(vf.Request(messages=self._messages, tools=tools))
-        if stopped is None:
-            return False
-        _prepare(trace, request.messages, request.tools).commit_prompt()
-        trace.stop(stopped)
-        return True
 
     def _response(self, written: Action) -> Any:
         calls = None
@@ -150,11 +141,6 @@ class TasksetSession:
         self._trace = None
         if conversation is not None:
             await conversation.end(None)
-
-
-def _prepare(trace: Any, messages: list[Any], tools: list[Any] | None) -> Any:
-    # 0.3.1 keeps the tools elsewhere.
-    return prepare_turn(trace, messages, tools) if _KEEPS_TOOLS else prepare_turn(trace, messages)  # type: ignore[call-arg, unused-ignore]
 
 
 def make_session(compiled: CompiledTaskset) -> TasksetSession:

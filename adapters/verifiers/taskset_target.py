@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import aiohttp
 import verifiers.v1 as vf
 from pydantic import Field
+from verifiers.v1.graph import prepare_turn
 
 from adapters.verifiers.live import LiveEpisode, RolloutError
 from adapters.verifiers.messages import read_action, read_content, write_content
@@ -101,6 +102,15 @@ class EpisodeTask(vf.Task[EpisodeData, EpisodeState, EpisodeTaskConfig]):
         """End the rollout with its episode. A stop of requests, unlike one of traces, keeps the last answer."""
         state: Any = trace.state
         return bool(state.is_over)
+
+    def hooks(self, attr: str) -> list[Any]:
+        """Return the hooks of a kind; without `episode_over` where the harness knows the end before anybody asks.
+
+        A stop of requests costs a copy of the whole conversation at every turn.
+        """
+        found = super().hooks(attr)
+        config: Any = self.config
+        return found if config.served else [hook for hook in found if hook.__name__ != "episode_over"]
 
     async def finalize(self, trace: Any, runtime: Any) -> None:  # noqa: ARG002 - Verifiers asks for it
         """Take over what the tool server knows of the episode, if there is one.
@@ -276,6 +286,13 @@ class Conversation:
             self._note()
         return answers
 
+    def conclude(self, answers: list[Any]) -> None:
+        """Put what the last turn led to into the trace, and stop it: no request of a model will carry it there."""
+        trace = self._trace
+        said = [*trace.branches[-1].messages, *answers]
+        prepare(trace, said, getattr(trace.nodes[0], "tools", None)).commit_prompt()
+        trace.stop("episode_over")
+
     async def end(self, cause: Cause | None) -> None:
         """Free the episode; one that still goes on is truncated first, unless nobody will look at its return.
 
@@ -291,6 +308,16 @@ class Conversation:
         keep_books(self._trace.state, self._live)
         self._trace.info["episode"] = self._live.books()
         self._trace.info["results"] = self._live.results
+
+
+def prepare(trace: Any, messages: list[Any], tools: list[Any] | None) -> Any:
+    """Return a turn of a trace that is not committed yet, as Verifiers' interception server makes it."""
+    # 0.3.1 keeps the tools elsewhere.
+    turn: Any = prepare_turn
+    return turn(trace, messages, tools) if _KEEPS_TOOLS else turn(trace, messages)
+
+
+_KEEPS_TOOLS = "tools" in inspect.signature(prepare_turn).parameters
 
 
 def keep_books(state: EpisodeState, live: LiveEpisode) -> None:
@@ -370,14 +397,18 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):
         async with aiohttp.ClientSession(headers=headers, timeout=limit) as http:
             while True:
                 body = {"model": ctx.model, "messages": messages, "tools": tools}
-                async with http.post(f"{endpoint}/chat/completions", json=body) as answer:
-                    if answer.status != 200:
-                        # A stop of the task or a limit refuses the request, after the messages are in the trace.
-                        return vf.ProgramResult(0 if conversation.is_over else 1, "", await answer.text())
-                    said = (await answer.json())["choices"][0]["message"]
+                async with http.post(f"{endpoint}/chat/completions", json=body) as reply:
+                    if reply.status != 200:
+                        # A limit of Verifiers refuses the request, or the model failed.
+                        return vf.ProgramResult(1, "", await reply.text())
+                    said = (await reply.json())["choices"][0]["message"]
                 # As it came: what else the message holds, such as reasoning, belongs to what the model has said.
                 messages.append(said)
-                messages += [_wire(reply) for reply in await conversation.answer(_read(said))]
+                answers = await conversation.answer(_read(said))
+                if conversation.is_over:
+                    conversation.conclude(answers)
+                    return vf.ProgramResult(0, "", "")
+                messages += [_wire(answer) for answer in answers]
 
 
 @cache

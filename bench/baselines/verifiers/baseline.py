@@ -45,6 +45,10 @@ class TasksetSession:
     def __init__(self, tasks: Mapping[str, Any]) -> None:
         self._vf: Any = import_module("verifiers.v1")
         self._prepare_turn: Any = import_module("verifiers.v1.graph").prepare_turn
+        self._gate_of: Any = import_module("verifiers.v1.session").RolloutSession
+        self._context = self._vf.ModelContext(
+            model="none", client=self._vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1")
+        )
         self._tasks = tasks
         self._agent = self._vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
         self._trace: Any = None
@@ -63,7 +67,7 @@ class TasksetSession:
         # Verifiers' own way to a tool that no server runs: what the state channel would bring and take.
         self._tools._inert_state = self._trace.state  # noqa: SLF001
         await self._tools.setup_task(self._task.data)
-        self._stops = self._task.hooks("stop")
+        self._gate = self._gate_of(ctx=self._context, trace=self._trace, trace_stops=self._task.hooks("stop"))
         self._messages = [vf.UserMessage(content=self._task.data.prompt)]
         self._specs = (ToolSpec("guess", str(type(self._tools).guess.__doc__), _SCHEMA),)
         self._offered = [vf.Tool(name="guess", description=self._specs[0].description, parameters=_SCHEMA)]
@@ -82,7 +86,11 @@ class TasksetSession:
         call = vf.ToolCall(**_call(action, self._number))
         said = vf.AssistantMessage(tool_calls=[call])
         response = vf.Response(id="r", created=0, model="none", message=said, finish_reason="tool_calls")
-        self._prepare_turn(trace, self._messages, self._offered).commit(response)
+        request, _, _ = await self._gate.rewrite_request(
+            vf.Request(messages=self._messages, tools=self._offered)
+        )
+        turn = self._prepare_turn(trace, request.messages, request.tools)
+        await self._gate.gate_tool_calls(turn.commit(response))
         error = None
         if call.name != "guess":
             text, error = f"error: unknown tool {call.name!r}", ErrorCode.UNKNOWN_TOOL
@@ -92,12 +100,11 @@ class TasksetSession:
             except (TypeError, ValueError) as failure:
                 text, error = f"Error executing tool guess: {failure}", ErrorCode.TOOL_ERROR
         self._messages += [said, vf.ToolMessage(tool_call_id=call.id, content=text)]
-        for stop in self._stops:
-            if await stop(trace):
-                if not trace.rewards:
-                    await self._task.score(trace)
-                    return _result(text, error, trace.reward)
-                return StepResult(Observation.of(text, error), 0.0, trace.reward, Cause.SUBMITTED)
+        if await self._gate.refused() is not None:
+            if not trace.rewards:
+                await self._task.score(trace)
+                return _result(text, error, trace.reward)
+            return StepResult(Observation.of(text, error), 0.0, trace.reward, Cause.SUBMITTED)
         return _result(text, error, None)
 
     async def public_state(self) -> JSON:
