@@ -54,6 +54,55 @@ def read_json_at(text: str, position: int) -> tuple[JSON, int]:
     Raises:
         InvalidJSONError: There is no such value at this index.
     """
+    try:
+        value, end = _PLAIN.raw_decode(text, position)
+    except (json.JSONDecodeError, RecursionError, _OddValueError):
+        # Read again, slowly, to say in words what is wrong.
+        value, end = _read_and_explain(text, position)
+    # Few brackets cannot nest deeply, and counting them costs a fraction of walking through the value.
+    brackets = text.count("{", position, end) + text.count("[", position, end)
+    if brackets > MAX_DEPTH and not _is_shallow(value):
+        raise InvalidJSONError(_TOO_DEEP, position)
+    return value, end
+
+
+class _OddValueError(Exception):
+    """Stop reading at what JSON's grammar allows and this project does not."""
+
+
+def _plain_object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _OddValueError
+    return value
+
+
+def _plain_constant(_: str) -> None:
+    raise _OddValueError
+
+
+def _plain_float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise _OddValueError
+    return value
+
+
+def _plain_integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _OddValueError
+    return int(digits)
+
+
+_PLAIN = json.JSONDecoder(
+    object_pairs_hook=_plain_object,
+    parse_constant=_plain_constant,
+    parse_float=_plain_float,
+    parse_int=_plain_integer,
+)
+
+
+def _read_and_explain(text: str, position: int) -> tuple[JSON, int]:
     problems: list[str] = []
 
     def read_object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
@@ -94,9 +143,7 @@ def read_json_at(text: str, position: int) -> tuple[JSON, int]:
         raise InvalidJSONError("the text is not JSON", error.pos) from None
     except RecursionError:
         raise InvalidJSONError(_TOO_DEEP, position) from None
-    # Few brackets cannot nest deeply, and counting them costs a fraction of walking through the value.
-    brackets = text.count("{", position, end) + text.count("[", position, end)
-    if brackets > MAX_DEPTH and not _is_shallow(value):
+    if not _is_shallow(value):
         raise InvalidJSONError(_TOO_DEEP, position)
     if problems:
         raise InvalidJSONError(problems[0], position, end)
