@@ -150,11 +150,14 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
         raise OSError(f"cannot serve on {host}, port {port}: ports go from 0 to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=backlog)
+        listener = socket.create_server(address[:2], family=family, backlog=backlog)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         hint = "; choose another port, or 0 for a free one" if port else ""
         raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
+    # Made anew, the socket knows that it speaks TCP. Only then does asyncio send what it is given at once; an answer in
+    # several parts would wait 40 ms for the client's acknowledgement of the first.
+    return socket.socket(fileno=listener.detach())
 
 
 def _url(listener: socket.socket) -> str:

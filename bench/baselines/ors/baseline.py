@@ -195,7 +195,9 @@ class OrsBaseline:
             "access_log": False,
             "log_level": "warning",
         }
-        listener = socket.create_server((host, port), backlog=settings["backlog"])
+        made = socket.create_server((host, port), backlog=settings["backlog"])
+        # Made anew, the socket knows that it speaks TCP, without which asyncio would not send each part at once.
+        listener = socket.socket(fileno=made.detach())
         app = Server([compiled]).app
         server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
