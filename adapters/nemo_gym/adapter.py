@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
@@ -18,6 +17,7 @@ from adapters.nemo_gym.session import Connection, NeMoGymSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
+from canonical.listening import listen, url_of
 
 
 class _Server(uvicorn.Server):
@@ -105,7 +105,7 @@ class NeMoGymAdapter:
             "access_log": False,
             "log_level": "warning",
         }
-        listener = _listen(host, port, settings["backlog"])
+        listener = listen(host, port, settings["backlog"])
         server = make_server(
             compiled, host=host, port=listener.getsockname()[1], session_ttl_seconds=self._session_ttl
         )
@@ -122,7 +122,7 @@ class NeMoGymAdapter:
                 "session_ttl_seconds": server.config.session_ttl_seconds,
                 **settings,
             }
-            yield Endpoint(_url(listener), lambda: len(server.live), recorded)
+            yield Endpoint(url_of(listener), lambda: len(server.live), recorded)
         finally:
             serving.should_exit = True
             await asyncio.gather(running, return_exceptions=True)
@@ -160,32 +160,6 @@ class NeMoGymAdapter:
             yield session
         finally:
             await session.close()
-
-
-def _listen(host: str, port: int, backlog: int) -> socket.socket:
-    if not 0 <= port <= 65_535:
-        raise OSError(f"cannot serve on {host}, port {port}: ports go from 0 to 65535")
-    listener = None
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # asyncio switches Nagle's algorithm off only where the socket says that it is of TCP, and `socket.create_server`
-        # leaves that out: every answer would wait 40 ms for the acknowledgement of its own head.
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(backlog)
-    except OSError as error:
-        if listener is not None:
-            listener.close()
-        reason = (error.strerror or str(error)).lower()
-        hint = "; choose another port, or 0 for a free one" if port else ""
-        raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
-    return listener
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 ADAPTER = NeMoGymAdapter()

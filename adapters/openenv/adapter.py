@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ from adapters.openenv.session import OpenEnvSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
+from canonical.listening import listen, url_of
 
 _MIB = 1024 * 1024
 
@@ -128,7 +128,7 @@ class OpenEnvAdapter:
             "access_log": False,
             "log_level": "warning",
         }
-        listener = _listen(host, port, settings["backlog"])
+        listener = listen(host, port, settings["backlog"])
         app = make_app(compiled, max_concurrent_envs=self._max_concurrent_envs)
         server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -142,7 +142,7 @@ class OpenEnvAdapter:
                 "max_concurrent_envs": self._max_concurrent_envs,
                 **settings,
             }
-            yield Endpoint(_url(listener), lambda: len(compiled.live), recorded)
+            yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded)
         finally:
             server.should_exit = True
             await asyncio.gather(serving, return_exceptions=True)
@@ -185,23 +185,6 @@ class OpenEnvAdapter:
         }
         accepted = inspect.signature(GenericEnvClient).parameters
         return GenericEnvClient(**{name: value for name, value in wanted.items() if name in accepted})
-
-
-def _listen(host: str, port: int, backlog: int) -> socket.socket:
-    if not 0 <= port <= 65_535:
-        raise OSError(f"cannot serve on {host}, port {port}: ports go from 0 to 65535")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=backlog)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        hint = "; choose another port, or 0 for a free one" if port else ""
-        raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 ADAPTER = OpenEnvAdapter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +17,7 @@ from adapters.ors.session import OrsSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
+from canonical.listening import listen, url_of
 
 
 class _Server(uvicorn.Server):
@@ -105,7 +105,7 @@ class OrsAdapter:
             "log_level": "warning",
         }
         app = make_server(compiled).app
-        listener = _listen(host, port, settings["backlog"])
+        listener = listen(host, port, settings["backlog"])
         server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
@@ -114,7 +114,7 @@ class OrsAdapter:
                     raise RuntimeError("uvicorn stopped before it had started") from serving.exception()
                 await asyncio.sleep(0.001)
             recorded: dict[str, JSON] = {"server": "uvicorn", "max_threads": MAX_THREADS, **settings}
-            yield Endpoint(_url(listener), lambda: len(compiled.live), recorded)
+            yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded)
         finally:
             server.should_exit = True
             await asyncio.gather(serving, return_exceptions=True)
@@ -143,26 +143,6 @@ class OrsAdapter:
             yield session
         finally:
             await session.close()
-
-
-def _listen(host: str, port: int, backlog: int) -> socket.socket:
-    if not 0 <= port <= 65_535:
-        raise OSError(f"cannot serve on {host}, port {port}: ports go from 0 to 65535")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=backlog)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        hint = "; choose another port, or 0 for a free one" if port else ""
-        raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
-    # Made anew, the socket knows that it speaks TCP. Only then does asyncio send what it is given at once; an answer in
-    # several parts would wait 40 ms for the client's acknowledgement of the first.
-    return socket.socket(fileno=listener.detach())
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 ADAPTER = OrsAdapter()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +20,7 @@ from bench.baselines.openenv.wordle import MAX_CONCURRENT_ENVS, WordleEnvironmen
 from canonical.adapter import Endpoint, Feature, Level, Opened, SessionError, Support
 from canonical.content import JSON, ErrorCode, Message, Observation, Text
 from canonical.environment import Environment
+from canonical.listening import listen
 from canonical.step import Cause, StepResult
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
@@ -205,7 +205,7 @@ class OpenEnvBaseline:
         }
         # A tool that raises costs fastmcp ten times its own time in rendered tracebacks; the measurement is of the step.
         logging.getLogger("fastmcp").setLevel(logging.CRITICAL)
-        listener = socket.create_server((host, port), backlog=settings["backlog"])
+        listener = listen(host, port, settings["backlog"])
         server = _Server(uvicorn.Config(_Goodbye(app), lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
@@ -23,6 +22,7 @@ from bench.baselines.ors.wordle import Server, Wordle
 from canonical.adapter import Endpoint, Feature, Level, Opened, SessionError, Support
 from canonical.content import JSON, ErrorCode, Message, Observation, Text
 from canonical.environment import Environment
+from canonical.listening import listen
 from canonical.step import Cause, StepResult
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
@@ -195,9 +195,7 @@ class OrsBaseline:
             "access_log": False,
             "log_level": "warning",
         }
-        made = socket.create_server((host, port), backlog=settings["backlog"])
-        # Made anew, the socket knows that it speaks TCP, without which asyncio would not send each part at once.
-        listener = socket.socket(fileno=made.detach())
+        listener = listen(host, port, settings["backlog"])
         app = Server([compiled]).app
         server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
