@@ -36,7 +36,7 @@ from adapters.openenv.wire import TEXT_KEY, write_content
 from canonical.catalogue import UnknownEnvironmentError, load_environment
 from canonical.content import ErrorCode, quote
 from canonical.environment import Environment
-from canonical.episode import Episode
+from canonical.episode import Episode, StartError
 from canonical.reward import ScoringError, finish
 from canonical.task import Task, UnknownTaskError
 from canonical.tool import ToolCall
@@ -300,7 +300,9 @@ class CompiledEnvironment(OpenEnvEnvironment[Action, Observation, EpisodeState])
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         place = "" if frame is None else f" at {frame.tb_frame.f_code.co_qualname}:{frame.tb_lineno}"
-        what = f"{self.environment.name} could not {doing}: {type(error).__name__}"
+        # What an environment raised while it started stands inside; its kind says more than that starting failed.
+        raised = error.failure if isinstance(error, StartError) else error
+        what = f"{self.environment.name} could not {doing}: {type(raised).__name__}"
         log.warning("%s%s", what, place)
         return Refusal(500, f"{what} (the log of the server says where)")
 
