@@ -424,7 +424,11 @@ class TestWriter:
                 print(failure)
         """
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+            # -B: Python would cut the compiled files that it writes off at the limit, too, and break them for everyone.
+            [sys.executable, "-B", "-c", textwrap.dedent(script)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout
 
