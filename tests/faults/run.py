@@ -17,6 +17,8 @@ from pathlib import Path
 
 import yaml
 
+from bench.stacks import find_stack
+
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = Path(__file__).with_name("faults.yaml")
 CORE_TESTS = ("tests/canonical", "-x", "-q", "-p", "no:cacheprovider", "-n", "0")
@@ -77,7 +79,8 @@ def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 def noticed_by(copy: Path, adapter: str) -> tuple[str, str] | None:
     """Return which part of the suite notices the fault, and its words; None when nothing does."""
-    done = run(copy, "-m", "rosetta", "conformance", adapter, "--quiet")
+    release = find_stack(adapter).label
+    done = run(copy, "-m", "rosetta", "conformance", adapter, "--release", release, "--quiet")
     if done.returncode == 1:
         lines = [line.strip() for line in done.stdout.splitlines() if "differs" in line]
         return "conformance", lines[0] if lines else done.stdout.strip()[:120]
