@@ -79,6 +79,10 @@ class Stack:
             return False
         return self.python.exists() and stamp.get("inputs_sha256") == self.inputs_sha256
 
+    def works(self) -> bool:
+        """Whether the stack's interpreter really runs."""
+        return _version_of(self.python) == self.release.python
+
     def build_command(self) -> str:
         """Return the command that builds this stack, for messages."""
         return f"rosetta stack build {self.adapter} --release {self.release.version}"
@@ -160,7 +164,7 @@ def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: 
     Raises:
         StackError: Something is missing or the installation failed; the text says what, and what to do.
     """
-    if stack.is_ready():
+    if stack.is_ready() and stack.works():
         return
     if not (ROOT / "pyproject.toml").is_file():
         raise StackError("stacks are built from a checkout of this project; none is here")
@@ -178,7 +182,7 @@ def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: 
     STACKS.mkdir(exist_ok=True)
     with (STACKS / f"{stack.release.label}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if stack.is_ready():
+        if stack.is_ready() and stack.works():
             return
         on_progress(f"creating the environment of {stack.label} (Python {stack.release.python})")
         _run([uv, "venv", "--quiet", "--clear", "--python", str(python), str(stack.folder)], stack)
@@ -203,8 +207,8 @@ def require_stack(stack: Stack) -> None:
     Raises:
         StackError: It is not; the text names the command that builds it.
     """
-    if not stack.is_ready():
-        state = "is out of date" if stack.python.exists() else "is not built"
+    if not (stack.is_ready() and stack.works()):
+        state = "is out of date or damaged" if stack.python.exists() else "is not built"
         raise StackError(f"the stack {stack.label} {state}; build it with: {stack.build_command()}")
 
 

@@ -15,7 +15,7 @@ OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="rosetta-environments", prog_name="rosetta")
 def cli() -> None:
-    r"""Define an RL environment for language models once; run, prove and measure it under every framework.
+    """Define an RL environment for language models once; run, prove and measure it under every framework.
 
     \b
     Start here:
@@ -27,7 +27,7 @@ def cli() -> None:
 
     Exit codes: 0 all is well; 1 a check failed (a divergence, a broken promise); 2 the command was wrong;
     3 something outside is missing or broke down; 130 interrupted.
-    """
+    """  # noqa: D301 - the backspace is click's mark for a paragraph that keeps its lines
 
 
 for command in (*author.COMMANDS, *frameworks.COMMANDS):
@@ -49,13 +49,19 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         Console().error("interrupted")
         code = INTERRUPTED
-    except Exception as error:
+    except Exception as raised:
+        reason = _first_cause(raised)
         # Exceptions of this project, and what the system refuses, are sentences for a person. Others are faults of ours.
-        if type(error).__module__.partition(".")[0] not in OWN and not isinstance(error, OSError):
+        if type(reason).__module__.partition(".")[0] not in OWN and not isinstance(reason, OSError):
             raise
-        Console().error(str(error))
+        Console().error(str(reason))
         code = CANNOT_RUN
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """Return what stopped work that went on side by side: the first failure of the group."""
+    return _first_cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 if __name__ == "__main__":

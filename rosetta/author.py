@@ -168,7 +168,11 @@ def _messages_text(messages: tuple[Message, ...]) -> str:
 @click.option("--task", "task_ids", multiple=True, help="Task id; may be given several times.")
 @click.option("--split", help="Split to take tasks from; all splits when left out.")
 @click.option(
-    "--episodes", default=1, show_default=True, type=click.IntRange(1), help="How many tasks to play."
+    "--episodes",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="How many tasks to play.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the episodes and of the random policy.")
 @click.option(
@@ -214,6 +218,10 @@ def rollout(
         raise click.UsageError(f"the policy '{policy_name}' needs --actions FILE")
     policies = _policies(policy_name, loaded, actions, seed, model, base_url, temperature)
 
+    if out is not None:
+        # Opened before anything is played, and written to as episodes end: what was played is never lost.
+        out.write_bytes(b"")
+
     async def run() -> list[Transcript]:
         played = []
         async with _sessions(environment, loaded, framework, release, console, build=build) as connect:
@@ -231,11 +239,12 @@ def rollout(
                         watch=None if quiet or as_json else _show_step,
                     )
                 played.append(transcript)
+                if out is not None:
+                    with out.open("a", encoding="ascii") as file:
+                        file.write(transcript.to_line() + "\n")
         return played
 
     transcripts = asyncio.run(run())
-    if out is not None:
-        out.write_text("".join(transcript.to_line() + "\n" for transcript in transcripts), encoding="ascii")
     lines = [
         f"{one.task}: {_end(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
         f"reward {one.total:g}"
@@ -283,7 +292,11 @@ def _policies(  # noqa: PLR0917 - the options of one command
 
 
 def _rows(path: Path) -> list[tuple[int, str]]:
-    rows = [row for row in enumerate(path.read_text(encoding="utf-8").split("\n"), 1) if row[1].strip()]
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise TranscriptError(f"{path} is not text: {error.reason} at byte {error.start}") from error
+    rows = [row for row in enumerate(lines, 1) if row[1].strip()]
     if not rows:
         raise click.UsageError(f"{path} is empty")
     return rows
@@ -338,7 +351,11 @@ async def _sessions(
 @click.command()
 @click.argument("environment")
 @click.option(
-    "--episodes", default=50, show_default=True, type=click.IntRange(1), help="Random episodes per promise."
+    "--episodes",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="Random episodes per promise.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random episodes.")
 @output_options

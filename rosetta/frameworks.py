@@ -38,7 +38,7 @@ def doctor(*, quiet: bool, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for stack in all_stacks():
         python = find_python(stack.release.python)
-        if stack.is_ready():
+        if stack.is_ready() and stack.works():
             state, fix = "ready", ""
         elif python is None:
             state = f"no Python {stack.release.python}"
@@ -135,7 +135,11 @@ def serve(
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @click.option("--release", help="Only this release; every supported release when left out.")
 @click.option(
-    "--episodes", default=200, show_default=True, type=click.IntRange(1), help="At least so many episodes."
+    "--episodes",
+    default=200,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="At least so many episodes.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the fuzzer.")
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
@@ -278,6 +282,7 @@ def bench(
     # The statistics behind a benchmark take seconds to import, which no other verb should pay.
     from bench.benchmark import run_benchmark  # noqa: PLC0415
     from bench.recording import Request  # noqa: PLC0415
+    from bench.records import RECORDS_FILE, RunExists  # noqa: PLC0415
 
     console = Console(quiet=quiet, as_json=as_json)
     name = load_environment(environment).name
@@ -302,10 +307,15 @@ def bench(
             asyncio.run(run_benchmark(request, show))
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - what was measured is shown first, then it is raised
         problem = error
-    if (folder / "records.jsonl").is_file():
-        _show_report(folder, console)
     if problem is not None:
+        # A folder that held a run before holds somebody else's.
+        if not isinstance(problem, RunExists) and (folder / RECORDS_FILE).is_file():
+            try:
+                _show_report(folder, console)
+            except Exception as error:  # noqa: BLE001 - the report's trouble must not hide what happened first
+                console.error(str(error))
         raise problem
+    _show_report(folder, console)
     if not _has_passed(folder):
         sys.exit(FINDING)
 

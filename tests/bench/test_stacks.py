@@ -52,7 +52,7 @@ def test_a_stack_is_out_of_date_once_its_constraints_change(
     )
     assert stack.is_ready()
     (stack.folder / "rosetta-stack.json").write_text('{"inputs_sha256": "0"}', encoding="utf-8")
-    with pytest.raises(StackError, match="out of date"):
+    with pytest.raises(StackError, match="out of date or damaged"):
         require_stack(stack)
 
 
@@ -89,3 +89,20 @@ def test_an_installation_that_fails_says_why_and_leaves_no_half_built_stack(
     with pytest.raises(StackError, match="is missing; every supported release has its constraints"):
         stacks.build_stack(broken)
     assert not broken.folder.exists()
+
+
+def test_a_stack_whose_interpreter_does_not_run_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    stack = find_stack(adapter_names()[0])
+    (stack.folder / "bin").mkdir(parents=True)
+    (stack.folder / "rosetta-stack.json").write_text(
+        f'{{"inputs_sha256": "{stack.inputs_sha256}"}}', encoding="utf-8"
+    )
+    stack.python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    for mode in (0o755, 0o644):
+        stack.python.chmod(mode)
+        assert not stack.works()
+        with pytest.raises(StackError, match=r"damaged; build it with"):
+            require_stack(stack)

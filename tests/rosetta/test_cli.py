@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bench.stacks import StackError
 from canonical.catalogue import environment_names
 from canonical.transcript import Transcript
 from rosetta.__main__ import main
@@ -194,3 +195,74 @@ def test_doctor_names_every_stack_and_the_command_that_mends_it(rosetta: Rosetta
         assert row["state"] == "ready" or row["fix"]
     text = rosetta("doctor").stdout
     assert all(row["stack"] in text for row in value["stacks"])
+
+
+def broken_environment(folder: Path, start: str) -> Path:
+    path = folder / "environment.py"
+    path.write_text(
+        "from canonical.environment import Environment\n"
+        "from canonical.reward import Criterion\n"
+        "from canonical.task import Task, TaskSet\n"
+        "from canonical.tool import tool\n"
+        "class Broken(Environment[dict[str, int]]):\n"
+        "    '''Break.'''\n"
+        "    name = 'broken'\n"
+        "    max_turns = 3\n"
+        "    rubric = Criterion('nothing', lambda state: 0.0)\n"
+        "    def tasks(self): return TaskSet(Task(id=f'train/{n}') for n in range(4))\n"
+        f"    def start(self, task, rng): {start}\n"
+        "    def prompt(self, task, state): return 'Go.'\n"
+        "    @tool\n"
+        "    def go(self, state) -> str:\n"
+        "        '''Go.'''\n"
+        "        return 'gone'\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_episodes_that_were_played_are_kept_when_a_later_one_fails(rosetta: Rosetta, tmp_path: Path) -> None:
+    path = broken_environment(tmp_path, "return {} if task.id != 'train/2' else 1 / 0")
+    out = tmp_path / "out.jsonl"
+    done = rosetta(
+        "rollout", str(path), "--policy", "random", "--episodes", "4", "--out", str(out), "--quiet"
+    )
+    assert done.returncode == 3
+    assert "the start of broken failed with ZeroDivisionError" in " ".join(done.stderr.split())
+    assert [Transcript.from_line(line).task for line in out.read_text().splitlines()] == [
+        "train/0",
+        "train/1",
+    ]
+
+
+def test_an_output_that_cannot_be_written_is_found_before_anything_is_played(
+    rosetta: Rosetta, tmp_path: Path
+) -> None:
+    done = rosetta("rollout", "wordle", "--out", str(tmp_path / "no" / "such.jsonl"))
+    assert done.returncode == 3
+    assert "---" not in done.stdout
+
+
+def test_a_file_that_is_not_text_is_named(rosetta: Rosetta, tmp_path: Path) -> None:
+    file = tmp_path / "actions"
+    file.write_bytes(b"\xba\xba")
+    done = rosetta("rollout", "wordle", "--policy", "replay", "--actions", str(file))
+    assert done.returncode == 3
+    assert "is not text" in " ".join(done.stderr.split())
+
+
+def test_a_failure_among_things_done_side_by_side_is_one_line(
+    rosetta: Rosetta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ExceptionGroup("several", [ExceptionGroup("inner", [StackError("one clear line")])])
+
+    monkeypatch.setattr("rosetta.frameworks.prove", fail)
+    monkeypatch.setattr("rosetta.frameworks._prepare", lambda *_, **__: None)
+    done = rosetta("conformance", "openenv")
+    assert done.returncode == 3
+    assert done.stderr.strip() == "error: one clear line"
+
+
+def test_the_start_of_the_help_keeps_its_lines(rosetta: Rosetta) -> None:
+    assert "\n    rosetta play wordle " in rosetta("--help").stdout
