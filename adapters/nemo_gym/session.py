@@ -216,6 +216,10 @@ class NeMoGymSession:
     async def _ask(self, path: str, media_type: str, body: bytes) -> bytes:
         if self._lost is not None:
             raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
+        if not is_global_aiohttp_client_setup():
+            # NeMo Gym would make another client from the arguments of this process, which are not its own to read.
+            self._lost = "the client of its event loop is closed"
+            raise SessionError(self._lost)
         headers = {"Content-Type": media_type, "Accept": RESULT_TYPE}
         watch = _Watch(self._connection.poll)
         try:
