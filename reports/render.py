@@ -27,7 +27,7 @@ class ReportNotWritten(Exception):  # noqa: N818 - named for what it is
 
     def __init__(self, folder: Path, cause: OSError) -> None:
         super().__init__(
-            f"the report cannot be written to {folder}: {cause.strerror or cause}. The records are complete; "
+            f"the report cannot be written to {folder}: {cause.strerror or cause}. The records that were written are kept; "
             "make room or choose another folder, and render the report again."
         )
         self.folder = folder
