@@ -1,0 +1,1 @@
+"""Where the actions of an agent run: one protocol, several backends."""
