@@ -107,6 +107,20 @@ class Exposed(_Message):
     value: Any
 
 
+class Report(_Message):
+    """Ask for the return of the finished episode of a session, under the framework's own reading of reward."""
+
+    type: Literal["report"] = "report"
+    session: str
+
+
+class Reported(_Message):
+    """Say what a trainer of the framework reads as the return."""
+
+    type: Literal["reported"] = "reported"
+    value: float
+
+
 class Close(_Message):
     """Free a session."""
 
@@ -247,7 +261,7 @@ class Failed(_Message):
 
 
 Request = Annotated[
-    Start | Connect | Open | Step | Expose | Close | Serve | Observe | Load | Cost,
+    Start | Connect | Open | Step | Expose | Report | Close | Serve | Observe | Load | Cost,
     Field(discriminator="type"),
 ]
 Reply = Annotated[
@@ -256,6 +270,7 @@ Reply = Annotated[
     | Opened
     | Stepped
     | Exposed
+    | Reported
     | Closed
     | Serving
     | Observed

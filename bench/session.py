@@ -67,6 +67,19 @@ class WorkerSession:
         value: JSON = exposed.value
         return value
 
+    async def reported_return(self) -> float:
+        """Return the return of the finished episode as a trainer of the framework reads it.
+
+        Raises:
+            SessionError: The episode is not over, or the framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        reported = await self._request(
+            protocol.Reported, lambda seq: protocol.Report(seq=seq, session=self._name)
+        )
+        value: float = reported.value
+        return value
+
     async def close(self) -> None:
         """Free the session. Closing twice is harmless."""
         await self._request(protocol.Closed, lambda seq: protocol.Close(seq=seq, session=self._name))

@@ -109,6 +109,17 @@ class Session(Protocol):
             SessionError: The framework refused or failed.
         """
 
+    async def reported_return(self) -> float:
+        """Return the return of the finished episode as a trainer of this framework reads it.
+
+        It is taken from what the framework itself carries for that purpose (a sum of its rewards, the reward that it
+        verifies, the score of its rubric), never computed from the results of `step`, so that the two can be compared.
+        Where reading it ends the episode for good, no step follows.
+
+        Raises:
+            SessionError: The episode is not over, or the framework refused or failed.
+        """
+
     async def close(self) -> None:
         """End the episode and free it. Closing twice is harmless."""
 

@@ -46,6 +46,12 @@ class ReferenceSession:
         """Return nothing: an episode shows no more than its step results."""
         return {}
 
+    async def reported_return(self) -> float:
+        """Return what the ledger of the episode says."""
+        if self.episode is None or self.episode.cause is None:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return self.episode.total
+
     async def close(self) -> None:
         """Free the episode."""
         if self.episode is not None:

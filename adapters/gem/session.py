@@ -32,6 +32,8 @@ class GemSession:
         self._threads = threads
         self._under_way: Future[Any] | None = None
         self._last: dict[str, Any] = {}
+        self._paid = 0.0
+        self._is_over = False
 
     async def open(self, task: str, seed: int) -> Opened:
         """Start an episode of a task; one that is still open is closed by the environment.
@@ -41,6 +43,7 @@ class GemSession:
         """
         observation, info = await self._call(partial(self._env.reset, seed=seed, task=task))
         self._last = {"observation": observation, "info": info}
+        self._paid, self._is_over = 0.0, False
         try:
             prompt = tuple(read_message(message) for message in info["messages"])
             tools = tuple(read_tool(tool) for tool in info["tools"])
@@ -62,6 +65,8 @@ class GemSession:
             raise SessionError(str(error)) from error
         observation, reward, terminated, truncated, info = await self._call(partial(self._env.step, text))
         self._last = {"observation": observation, "info": info}
+        self._paid += reward
+        self._is_over = terminated or truncated
         try:
             return _read_result(observation, reward, terminated, truncated, info)
         except (KeyError, TypeError, ValueError) as error:
@@ -72,6 +77,16 @@ class GemSession:
         env = self._env
         attributes = {"env_id": env.env_id, "seed": env.seed, "split": env.split, "max_turns": env.max_turns}
         return {**self._last, "attributes": attributes}
+
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards of the steps, as GEM's `EpisodeTrackingWrapper` accumulates them.
+
+        Raises:
+            SessionError: The episode is not over.
+        """
+        if not self._is_over:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return self._paid
 
     async def close(self) -> None:
         """Free the episode, after a call that is still under way."""

@@ -124,7 +124,7 @@ class NeMoGymSession:
         Raises:
             SessionError: The server refused or failed, or the session is lost.
         """
-        await self._verify()
+        await self._check_verified()
         row = {"task": task, "seed": seed, "verify_key": secrets.token_hex(16)}
         body = await self._ask("/seed_session", "application/json", write_json(row))
         try:
@@ -164,6 +164,19 @@ class NeMoGymSession:
             "cookies": [_decode(morsel.value) for morsel in self._cookies.values()],
         }
 
+    async def reported_return(self) -> float:
+        """Return the reward that `/verify` answers with. It frees the episode, so that no step follows.
+
+        Raises:
+            SessionError: The episode is not over, or `/verify` refuses to say any reward.
+        """
+        if self._last is None or self._last.cause is None:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        verified = await self._verify()
+        if verified is None:
+            raise SessionError("the episode is verified already")
+        return verified
+
     async def close(self) -> None:
         """Verify the episode, which frees it, and compare the verified reward with the return of the steps.
 
@@ -172,14 +185,19 @@ class NeMoGymSession:
         """
         if self._lost is None:
             try:
-                await self._verify()
+                await self._check_verified()
             finally:
                 self._lost = "it is closed"
 
-    async def _verify(self) -> None:
+    async def _check_verified(self) -> None:
+        last, verified = self._last, await self._verify()
+        if verified is not None and last is not None and last.cause is not None and verified != last.total:
+            raise SessionError(f"/verify says {verified!r}, the steps paid {last.total!r}")
+
+    async def _verify(self) -> float | None:
         seeded, self._seeded = self._seeded, None
         if seeded is None:
-            return
+            return None
         tools, prompt = seeded["answer"]["tools"], seeded["answer"]["prompt"]
         asked = {
             "responses_create_params": {
@@ -206,12 +224,13 @@ class NeMoGymSession:
             # Nothing is left to verify when the server is gone, or when it has said before that there is no reward.
             if self._lost is None and self._has_reward:
                 raise
-            return
+            return None
         finally:
             self._cookies = SimpleCookie()
-        last = self._last
-        if last is not None and last.cause is not None and answer["reward"] != last.total:
-            raise SessionError(f"/verify says {answer['reward']!r}, the steps paid {last.total!r}")
+        try:
+            return float(answer["reward"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the answer to /verify", error) from error
 
     async def _ask(self, path: str, media_type: str, body: bytes) -> bytes:
         if self._lost is not None:

@@ -36,6 +36,8 @@ class OpenEnvSession:
         self._lost: str | None = None
         self._tools: tuple[ToolSpec, ...] = ()
         self._last: JSON = None
+        self._paid = 0.0
+        self._is_over = False
 
     async def connect(self) -> None:
         """Connect, and ask for the tools: a server without room accepts the connection and refuses the first request.
@@ -61,6 +63,7 @@ class OpenEnvSession:
         """
         answer = await self._ask(self._client.reset, task=task, seed=seed)
         self._last = answer.observation
+        self._paid, self._is_over = 0.0, False
         try:
             prompt = tuple(
                 Message(message["role"], read_content(message["content"]))
@@ -79,9 +82,12 @@ class OpenEnvSession:
         answer = await self._ask(self._client.step, write_action(action))
         self._last = answer.observation
         try:
-            return _read_result(answer.observation, answer.reward, answer.done)
+            result = _read_result(answer.observation, answer.reward, answer.done)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to step", error) from error
+        self._paid += answer.reward
+        self._is_over = answer.done
+        return result
 
     async def public_state(self) -> JSON:
         """Return OpenEnv's state of the episode, and the last observation with all its fields.
@@ -90,6 +96,16 @@ class OpenEnvSession:
             SessionError: The server refused or failed, or the session is lost.
         """
         return {"state": await self._ask(self._client.state), "observation": self._last}
+
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards that the client returned, as trainers of OpenEnv add them up.
+
+        Raises:
+            SessionError: The episode is not over.
+        """
+        if not self._is_over:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return self._paid
 
     async def close(self) -> None:
         """Close the connection, on which the server frees the episode."""

@@ -29,6 +29,8 @@ class OrsSession:
         self._client = client
         self._session: Any = None
         self._last: JSON = None
+        self._return: float | None = None
+        self._is_over = False
         self._under_way: set[asyncio.Future[Any]] = set()
         self._is_closed = False
 
@@ -58,6 +60,7 @@ class OrsSession:
                 await self._leave()
             raise
         self._last = {"prompt": shown}
+        self._return, self._is_over = None, False
         try:
             tools = tuple(ToolSpec(tool.name, tool.description, tool.input_schema) for tool in listed)
             return Opened(read_prompt(shown), tools)
@@ -77,13 +80,30 @@ class OrsSession:
         output = asdict(await self._ask(self._session.call_tool(name, arguments)))
         self._last = output
         try:
-            return _read_output(output)
+            result = _read_output(output)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to a call", error) from error
+        if output["reward"] is not None:
+            keeps_last = "paid" in output["metadata"]
+            self._return = output["reward"] + (0.0 if keeps_last else self._return or 0.0)
+        self._is_over = self._is_over or output["finished"]
+        return result
 
     async def public_state(self) -> JSON:
         """Return the last answer with everything in it; a client of ORS can read nothing else of an episode."""
         return self._last
+
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards that are not null, or the last of them where it was compiled for that reading.
+
+        Raises:
+            SessionError: The episode is not over, or no answer had a reward.
+        """
+        if not self._is_over:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        if self._return is None:
+            raise SessionError("no answer to a call had a reward")
+        return self._return
 
     async def close(self) -> None:
         """End the session of ORS, on which the server frees the episode, and close the client."""

@@ -44,6 +44,8 @@ class SkyRLSession:
         self._running: Future[Any] | None = None
         self._lost: str | None = None
         self._shown: dict[str, Any] = {}
+        self._paid = 0.0
+        self._is_over = False
 
     async def open(self, task: str, seed: int) -> Opened:
         """Start an episode of a task; one that is still open is closed, unless the task is refused.
@@ -65,6 +67,7 @@ class SkyRLSession:
         self._env = env
         conversation, metadata = await self._run(env.init, [])
         self._shown = {"init": metadata, "step": None}
+        self._paid, self._is_over = 0.0, False
         if "failure" in metadata:
             raise SessionError(metadata["failure"])
         try:
@@ -95,9 +98,12 @@ class SkyRLSession:
         if "failure" in output["metadata"]:
             raise SessionError(output["metadata"]["failure"])
         try:
-            return _read_output(output)
+            result = _read_output(output)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("what step returned", error) from error
+        self._paid += output["reward"]
+        self._is_over = output["done"]
+        return result
 
     async def public_state(self) -> JSON:
         """Return what the environment shows beside its observations: metadata, metrics and its specification.
@@ -116,6 +122,16 @@ class SkyRLSession:
             "spec": {"id": spec.id, "kwargs": spec.kwargs},
             "name": str(self._env),
         }
+
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards of the steps, as SkyRL's trainer adds them up over a trajectory.
+
+        Raises:
+            SessionError: The episode is not over.
+        """
+        if not self._is_over:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return self._paid
 
     async def close(self) -> None:
         """Close the environment; while a step is still under way, as soon as it is over."""

@@ -154,6 +154,16 @@ class EnvironmentSession:
         value: JSON = json.loads(json.dumps(shown, default=_plain))
         return value
 
+    async def reported_return(self) -> float:
+        """Return the reward that the rubric left in the state of the rollout.
+
+        Raises:
+            SessionError: The episode is not over.
+        """
+        if self._state is None or self._state["reward"] is None:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return float(self._state["reward"])
+
     async def close(self) -> None:
         """Clean the rollout up, which frees its episode."""
         state, self._state, self._messages = self._state, None, None

@@ -135,6 +135,16 @@ class TasksetSession:
         }
         return value
 
+    async def reported_return(self) -> float:
+        """Return the reward of the trace, which is what its task's rewards sum to.
+
+        Raises:
+            SessionError: The episode is not over.
+        """
+        if self._trace is None or not self._trace.rewards:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return float(self._trace.reward)
+
     async def close(self) -> None:
         """End the rollout and free its episode."""
         conversation, self._conversation = self._conversation, None

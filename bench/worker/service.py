@@ -126,6 +126,9 @@ class Service:
             case protocol.Expose():
                 value = await self._driver.session(request.session).public_state()
                 return protocol.Exposed(seq=seq, value=value)
+            case protocol.Report():
+                reported = await self._driver.session(request.session).reported_return()
+                return protocol.Reported(seq=seq, value=reported)
             case protocol.Close():
                 await self._driver.close(request.session)
                 return protocol.Closed(seq=seq)

@@ -57,6 +57,9 @@ class Watched:
     async def public_state(self) -> JSON:
         return {}
 
+    async def reported_return(self) -> float:
+        return await self._session.reported_return()
+
     async def close(self) -> None:
         self._note("close")
         await self._session.close()

@@ -68,6 +68,10 @@ class BaselineSession:
         """Return the last `info`."""
         return self._last
 
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards."""
+        return self._total
+
     async def close(self) -> None:
         """Forget the game."""
         await self._call(self._env.close)

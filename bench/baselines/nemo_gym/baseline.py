@@ -111,6 +111,10 @@ class BaselineSession:
         """Return the last answer."""
         return self._last
 
+    async def reported_return(self) -> float:
+        """Return the reward that `/verify` answers with; it forgets the game."""
+        return await self.verify() or 0.0
+
     async def close(self) -> None:
         """Verify the game, which frees it."""
         if not self._is_closed:

@@ -99,6 +99,10 @@ class BaselineSession:
         state: JSON = await self._ask(self._client.state)
         return state
 
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards."""
+        return self._total
+
     async def close(self) -> None:
         """Close the connection."""
         self._is_closed = True

@@ -105,6 +105,10 @@ class BaselineSession:
         """Return the last answer."""
         return self._last
 
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards."""
+        return self._total
+
     async def close(self) -> None:
         """End the session and close the connections."""
         self._is_closed = True

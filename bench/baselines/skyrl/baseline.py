@@ -76,6 +76,10 @@ class BaselineSession:
         metrics: JSON = {} if self._env is None else json.loads(json.dumps(self._env.get_metrics()))
         return metrics
 
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards."""
+        return self._total
+
     async def close(self) -> None:
         """Close the environment."""
         env, self._env = self._env, None

@@ -118,6 +118,10 @@ class TasksetSession:
         value: JSON = json.loads(self._trace.model_dump_json())
         return value
 
+    async def reported_return(self) -> float:
+        """Return the reward of the trace."""
+        return float(self._trace.reward)
+
     async def close(self) -> None:
         """Forget the game."""
         self._trace = None
@@ -214,6 +218,10 @@ class EnvironmentSession:
             raise SessionError("open an episode first")
         value: JSON = json.loads(json.dumps(self._state["metrics"], default=str))
         return value
+
+    async def reported_return(self) -> float:
+        """Return the reward of the rollout."""
+        return float(self._state["reward"])
 
     async def close(self) -> None:
         """Clean the rollout up."""
