@@ -130,9 +130,19 @@ class Worker:
             raise WorkerError(f"{self.label} answered '{request.type}' with '{reply.type}'")
         return reply
 
-    async def observe(self) -> protocol.Observed:
-        """Return what the worker's process uses."""
-        return await self.request(protocol.Observed, lambda seq: protocol.Observe(seq=seq), timeout_s=60)
+    async def observe(self, *, collect: bool = False) -> protocol.Observed:
+        """Return what the worker's process uses; with `collect`, after everything unreachable has been freed."""
+        return await self.request(
+            protocol.Observed, lambda seq: protocol.Observe(seq=seq, collect=collect), timeout_s=60
+        )
+
+    @property
+    def log(self) -> bytes:
+        """Everything that the worker, and the framework in it, has printed or logged so far."""
+        try:
+            return self._stderr.read_bytes()
+        except OSError:
+            return b""
 
     async def _read(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for

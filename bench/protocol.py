@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bench.workloads import Workload
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when a message changes its meaning or its fields."""
 
 
@@ -134,14 +134,90 @@ class Closed(_Message):
     type: Literal["closed"] = "closed"
 
 
+class Abandon(_Message):
+    """Leave a session as a client does that is stopped: its call is cut off in the middle, and nothing is closed politely."""
+
+    type: Literal["abandon"] = "abandon"
+    session: str
+    action: Any
+
+
+class Abandoned(_Message):
+    """Say that the client holds nothing of the session any more."""
+
+    type: Literal["abandoned"] = "abandoned"
+
+
+class Store(_Message):
+    """Keep the episode of a session as it is now, under a name, in the framework's own form, until the session is closed."""
+
+    type: Literal["store"] = "store"
+    session: str
+    snapshot: str
+
+
+class Stored(_Message):
+    """Say that the episode is kept."""
+
+    type: Literal["stored"] = "stored"
+
+
+class Restore(_Message):
+    """Let a session go on from what it has stored under a name."""
+
+    type: Literal["restore"] = "restore"
+    session: str
+    snapshot: str
+
+
+class Restored(_Message):
+    """Say that the session goes on from there."""
+
+    type: Literal["restored"] = "restored"
+
+
+class Fork(_Message):
+    """Make a session, under a name of its own, that goes on from where another one is."""
+
+    type: Literal["fork"] = "fork"
+    session: str
+    fork: str
+
+
+class Forked(_Message):
+    """Say that the fork exists."""
+
+    type: Literal["forked"] = "forked"
+
+
+class ListTasks(_Message):
+    """Ask for the tasks of a split, as the framework shows them to its users."""
+
+    type: Literal["list_tasks"] = "list_tasks"
+    environment: str
+    url: str | None = None
+    split: str
+
+
+class Listed(_Message):
+    """Carry the ids of the tasks of a split, in order."""
+
+    type: Literal["listed"] = "listed"
+    tasks: list[str]
+
+
 class Serve(_Message):
-    """Serve an environment with the framework's own server; port 0 picks a free one."""
+    """Serve an environment with the framework's own server; port 0 picks a free one.
+
+    `session_ttl_s` is after how many idle seconds the server shall free a session, where that can be set at all.
+    """
 
     type: Literal["serve"] = "serve"
     environment: str
     workload: Workload | None = None
     host: str = "127.0.0.1"
     port: int = 0
+    session_ttl_s: float | None = None
 
 
 class Serving(_Message):
@@ -153,20 +229,23 @@ class Serving(_Message):
 
 
 class Observe(_Message):
-    """Ask for the worker's own use of the machine."""
+    """Ask for the worker's own use of the machine; with `collect`, after everything unreachable has been freed."""
 
     type: Literal["observe"] = "observe"
+    collect: bool = False
 
 
 class Observed(_Message):
     """Say what the worker's process uses right now.
 
     `loop_lag_p99_ns` is how late the event loop was in the worst hundredth of its 10 ms ticks since the last question;
-    it is absent when there was no tick.
+    it is absent when there was no tick. `uss_bytes` is the memory that the process shares with nobody; it is only there
+    after a collection, and where the system tells it.
     """
 
     type: Literal["observed"] = "observed"
     rss_bytes: int
+    uss_bytes: int | None = None
     cpu_ns: int
     threads: int
     fds: int
@@ -251,17 +330,33 @@ class Costed(_Message):
 class Failed(_Message):
     """Say that a request could not be carried out.
 
-    `kind` is `session` when the framework refused or failed, `request` when the request was wrong, `os` when the machine
-    refused (a port in use), `absent` when a package is missing, and `crash` for anything unexpected.
+    `kind` is `session` when the framework refused or failed, `request` when the request was wrong, `unsupported` when the
+    adapter does not offer what was asked, `os` when the machine refused (a port in use), `absent` when a package is
+    missing, and `crash` for anything unexpected.
     """
 
     type: Literal["failed"] = "failed"
-    kind: Literal["session", "request", "os", "absent", "crash"]
+    kind: Literal["session", "request", "unsupported", "os", "absent", "crash"]
     reason: str
 
 
 Request = Annotated[
-    Start | Connect | Open | Step | Expose | Report | Close | Serve | Observe | Load | Cost,
+    Start
+    | Connect
+    | Open
+    | Step
+    | Expose
+    | Report
+    | Close
+    | Abandon
+    | Store
+    | Restore
+    | Fork
+    | ListTasks
+    | Serve
+    | Observe
+    | Load
+    | Cost,
     Field(discriminator="type"),
 ]
 Reply = Annotated[
@@ -272,6 +367,11 @@ Reply = Annotated[
     | Exposed
     | Reported
     | Closed
+    | Abandoned
+    | Stored
+    | Restored
+    | Forked
+    | Listed
     | Serving
     | Observed
     | Samples

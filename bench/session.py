@@ -80,9 +80,59 @@ class WorkerSession:
         value: float = reported.value
         return value
 
+    async def snapshot(self) -> str:
+        """Let the worker keep the episode as it is now, and return the name under which it does, for `restore`.
+
+        Raises:
+            RequestFailed: Sessions of this adapter cannot be stored (`kind` is `unsupported`).
+            SessionError: The framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        name = f"snapshot{next(_numbers)}"
+        await self._request(
+            protocol.Stored, lambda seq: protocol.Store(seq=seq, session=self._name, snapshot=name)
+        )
+        return name
+
+    async def restore(self, snapshot: str) -> None:
+        """Go on from what this session has stored.
+
+        Raises:
+            SessionError: The framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        await self._request(
+            protocol.Restored, lambda seq: protocol.Restore(seq=seq, session=self._name, snapshot=snapshot)
+        )
+
+    async def fork(self) -> WorkerSession:
+        """Return a session that goes on from here by itself; close it when it is no longer wanted.
+
+        Raises:
+            SessionError: The framework refused or failed.
+            WorkerError: The worker broke down.
+        """
+        name = f"s{next(_numbers)}"
+        await self._request(
+            protocol.Forked, lambda seq: protocol.Fork(seq=seq, session=self._name, fork=name)
+        )
+        return WorkerSession(self._worker, name)
+
     async def close(self) -> None:
         """Free the session. Closing twice is harmless."""
         await self._request(protocol.Closed, lambda seq: protocol.Close(seq=seq, session=self._name))
+
+    async def abandon(self, action: Action) -> None:
+        """Leave the session as a client does that is stopped in the middle of an action.
+
+        Raises:
+            SessionError: There is no such session.
+            WorkerError: The worker broke down.
+        """
+        wire = action if isinstance(action, str) else action.to_json()
+        await self._request(
+            protocol.Abandoned, lambda seq: protocol.Abandon(seq=seq, session=self._name, action=wire)
+        )
 
     async def _request(self, reply_type: type[Any], message: Any) -> Any:
         try:
@@ -136,8 +186,17 @@ async def serve(
     workload: Workload | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
+    session_ttl_s: float | None = None,
 ) -> protocol.Serving:
     """Let a worker serve an environment with its framework's own server, until the worker stops.
+
+    Args:
+        worker: The worker.
+        environment: Name or path of the environment.
+        workload: How long its tools take.
+        host: The address.
+        port: The port; 0 picks a free one.
+        session_ttl_s: After how many idle seconds the server shall free a session, where that can be set.
 
     Raises:
         RequestFailed: The port is in use (`kind` is `os`), or the environment cannot be compiled.
@@ -145,6 +204,34 @@ async def serve(
     """
     return await worker.request(
         protocol.Serving,
-        lambda seq: protocol.Serve(seq=seq, environment=environment, workload=workload, host=host, port=port),
+        lambda seq: protocol.Serve(
+            seq=seq,
+            environment=environment,
+            workload=workload,
+            host=host,
+            port=port,
+            session_ttl_s=session_ttl_s,
+        ),
         timeout_s=REPLY_TIMEOUT_S,
     )
+
+
+async def list_tasks(worker: Worker, environment: str, split: str, *, url: str | None) -> list[str]:
+    """Return the ids of the tasks of a split, as the framework shows them to its users.
+
+    Raises:
+        RequestFailed: The adapter reads no tasks from its framework (`kind` is `unsupported`).
+        SessionError: There is no such split, or the framework failed.
+        WorkerError: The worker broke down.
+    """
+    try:
+        listed = await worker.request(
+            protocol.Listed,
+            lambda seq: protocol.ListTasks(seq=seq, environment=environment, url=url, split=split),
+            timeout_s=REPLY_TIMEOUT_S,
+        )
+    except RequestFailed as error:
+        if error.kind == "session":
+            raise SessionError(error.reason) from error
+        raise
+    return listed.tasks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -124,6 +124,37 @@ class Session(Protocol):
         """End the episode and free it. Closing twice is harmless."""
 
 
+@runtime_checkable
+class SnapshotSession(Session, Protocol):
+    """Be a session whose episode can be stored, gone on with from there, and forked.
+
+    Offered where the framework can carry it; what such a session says of `Feature.SNAPSHOT` is not absent.
+    """
+
+    async def snapshot(self) -> object:
+        """Return the episode as it is now, in the framework's own form; it may hold secrets, so it is not for a model.
+
+        Raises:
+            SessionError: There is no episode, or its state is not plain data.
+        """
+
+    async def restore(self, snapshot: Any) -> None:
+        """Go on from what `snapshot` returned, in this session or in another of the same environment.
+
+        A snapshot can be restored more than once.
+
+        Raises:
+            SessionError: The framework refused or failed.
+        """
+
+    async def fork(self) -> Session:
+        """Return another session that goes on from here by itself; whoever asked for it closes it.
+
+        Raises:
+            SessionError: There is no episode, or its state is not plain data.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Hold where compiled sessions are served.
@@ -181,6 +212,34 @@ class Adapter(Protocol[CompiledT]):
 
         Raises:
             SessionError: The server cannot be reached or refused the session.
+        """
+
+
+@runtime_checkable
+class SessionTtl(Protocol):
+    """Be an adapter whose server hears nothing of clients that are gone, and whose patience with them can be set."""
+
+    def with_session_ttl(self, seconds: float, /) -> Adapter[Any]:
+        """Return this adapter with servers that free a session after so many seconds in which nobody used it."""
+
+
+@runtime_checkable
+class TaskListing(Protocol):
+    """Be an adapter that reads the tasks of a split where users of the framework read them.
+
+    What such an adapter says of `Feature.SPLITS` is not absent.
+    """
+
+    async def list_tasks(self, compiled: Any, endpoint: Endpoint, split: str, /) -> Sequence[str]:
+        """Return the ids of the tasks of a split, in order, as the framework shows them.
+
+        Args:
+            compiled: What `compile` returned; None when the server runs elsewhere.
+            endpoint: What `serve` yielded, or the address of a running server.
+            split: The name of the split.
+
+        Raises:
+            SessionError: There is no such split, or the framework failed.
         """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import resource
@@ -14,7 +15,7 @@ from typing import Any
 
 from bench import protocol
 from bench.worker.compiled import CompiledEnvironments
-from canonical.adapter import Adapter, Endpoint
+from canonical.adapter import Adapter, Endpoint, SessionTtl
 
 _TICK_S = 0.01
 
@@ -37,7 +38,10 @@ class Host:
         """
         raise_file_limit()
         compiled = self._compiled.get(request.environment, request.workload)
-        serving = self._adapter.serve(compiled, host=request.host, port=request.port)
+        adapter = self._adapter
+        if request.session_ttl_s is not None and isinstance(adapter, SessionTtl):
+            adapter = adapter.with_session_ttl(request.session_ttl_s)
+        serving = adapter.serve(compiled, host=request.host, port=request.port)
         endpoint = await cleanup.enter_async_context(serving)
         self._endpoints.append(endpoint)
         if self._ticking is None:
@@ -54,12 +58,21 @@ class Host:
             await asyncio.sleep(_TICK_S)
             self._lags.append(max(0, time.perf_counter_ns() - before - int(_TICK_S * 1e9)))
 
-    def observe(self, seq: int) -> protocol.Observed:
-        """Report memory, CPU time, threads, descriptors, sessions and loop lag; the lags start anew."""
+    def observe(self, seq: int, *, collect: bool = False) -> protocol.Observed:
+        """Report memory, CPU time, threads, descriptors, sessions and loop lag; the lags start anew.
+
+        Args:
+            seq: Number of the request.
+            collect: Free what is unreachable first, and give what the allocator holds in reserve back to the system.
+        """
+        if collect:
+            gc.collect()
+            _trim()
         lags, self._lags = sorted(self._lags), []
         return protocol.Observed(
             seq=seq,
             rss_bytes=_rss_bytes(),
+            uss_bytes=_uss_bytes() if collect else None,
             cpu_ns=time.process_time_ns(),
             threads=threading.active_count(),
             fds=len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0,
@@ -83,3 +96,20 @@ def _rss_bytes() -> int:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if os.uname().sysname == "Darwin" else peak * 1024
     return pages * os.sysconf("SC_PAGESIZE")
+
+
+def _trim() -> None:
+    # glibc only; elsewhere readings show what the allocator keeps for later, too.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _uss_bytes() -> int | None:
+    try:
+        lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return 1024 * sum(
+        int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))
+    )

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from bench import protocol
 from bench.worker.compiled import CompiledEnvironments
 from bench.worker.cost import measure_cost
-from bench.worker.drive import Driver
+from bench.worker.drive import Driver, SessionRequest, Unsupported
 from bench.worker.host import Host
 from bench.worker.load import run_load
 from canonical.adapter import Adapter, SessionError
@@ -96,6 +96,8 @@ class Service:
             self._send(protocol.Failed(seq=seq, kind="request", reason=str(error)))
         except SessionError as error:
             self._send(protocol.Failed(seq=seq, kind="session", reason=str(error)))
+        except Unsupported as error:
+            self._send(protocol.Failed(seq=seq, kind="unsupported", reason=str(error)))
         except ModuleNotFoundError as error:
             self._send(protocol.Failed(seq=seq, kind="absent", reason=str(error)))
         except OSError as error:
@@ -110,33 +112,14 @@ class Service:
         if self._adapter is None or self._compiled is None or self._driver is None or self._host is None:
             raise RequestError("the first request must be 'start'")
         seq = request.seq
+        if isinstance(request, SessionRequest):
+            return await self._driver.answer(request)
         match request:
-            case protocol.Connect():
-                await self._driver.connect(request)
-                return protocol.Connected(seq=seq)
-            case protocol.Open():
-                opened = await self._driver.session(request.session).open(request.task, request.seed)
-                return protocol.Opened(
-                    seq=seq,
-                    prompt=[message.to_json() for message in opened.prompt],
-                    tools=[tool.to_json() for tool in opened.tools],
-                )
-            case protocol.Step():
-                return protocol.Stepped(seq=seq, result=(await self._driver.step(request)).to_json())
-            case protocol.Expose():
-                value = await self._driver.session(request.session).public_state()
-                return protocol.Exposed(seq=seq, value=value)
-            case protocol.Report():
-                reported = await self._driver.session(request.session).reported_return()
-                return protocol.Reported(seq=seq, value=reported)
-            case protocol.Close():
-                await self._driver.close(request.session)
-                return protocol.Closed(seq=seq)
             case protocol.Serve():
                 endpoint = await self._host.serve(request, self._cleanup)
                 return protocol.Serving(seq=seq, url=endpoint.url, settings=dict(endpoint.settings))
             case protocol.Observe():
-                return self._host.observe(seq)
+                return self._host.observe(seq, collect=request.collect)
             case protocol.Load():
                 return await run_load(self._adapter, self._compiled, request, self._send)
             case protocol.Cost():

@@ -1,0 +1,1 @@
+"""An environment whose secrets cannot be mistaken for anything else."""
