@@ -48,12 +48,21 @@ def load_environment(source: str) -> Environment[Any]:
             f"there is no environment {source!r:.200}; the catalogue has {', '.join(environment_names())}, "
             "and a path to an environment.py is accepted too"
         )
-    return _only_environment(_import_file(path.resolve()), source)
+    return _only_environment(import_file(path.resolve()), source)
+
+
+def definition_path(environment: Environment[Any]) -> Path:
+    """Return the Python file that defines an environment.
+
+    Raises:
+        UnknownEnvironmentError: It is not defined in a file.
+    """
+    return Path(inspect.getfile(type(environment).__mro__[_defined_at(environment)]))
 
 
 def definition_sha256(environment: Environment[Any]) -> str:
     """Return the hash of the Python files that define an environment: its module and those beside it."""
-    place = Path(inspect.getfile(type(environment).__mro__[_defined_at(environment)]))
+    place = definition_path(environment)
     files = sorted(place.parent.glob("*.py")) if place.name == "environment.py" else [place]
     digest = hashlib.sha256()
     for file in files:
@@ -72,7 +81,12 @@ def _defined_at(environment: Environment[Any]) -> int:
     raise UnknownEnvironmentError(f"{environment.name} is not defined in a file")
 
 
-def _import_file(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """Import a Python file that belongs to an environment, wherever it lies.
+
+    Raises:
+        UnknownEnvironmentError: It cannot be imported; the text says why.
+    """
     name = f"rosetta_loaded_{abs(hash(path))}"
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
@@ -177,6 +177,14 @@ def _read(value: dict[str, Any]) -> Transcript:
             for step in _typed(value["steps"], list, "steps")
         ),
     )
+
+
+def digest_of(transcripts: Iterable[Transcript]) -> str:
+    """Return one SHA-256 for several transcripts: that of their own digests, one after the other."""
+    digest = hashlib.sha256()
+    for transcript in transcripts:
+        digest.update(transcript.digest().encode("ascii"))
+    return digest.hexdigest()
 
 
 class Difference(NamedTuple):

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from canonical.content import ErrorCode
-from canonical.step import Cause
 from canonical.transcript import Transcript, first_difference
 from tests.canonical.miniatures import environment_of
 from tests.canonical.playing import play
@@ -50,18 +48,6 @@ def test_scenarios_have_names_of_their_own() -> None:
         assert len(set(names)) == len(names)
 
 
-def test_the_golden_transcripts_of_wordle_cover_what_can_happen() -> None:
-    transcripts = [Transcript.from_line(line) for line in LINES["wordle.jsonl"]]
-    assert len(transcripts) >= 60
-    results = [step.result for transcript in transcripts for step in transcript.steps]
-    assert {result.cause for result in results} == {None, Cause.SOLVED, Cause.FAILED, Cause.BUDGET}
-    assert {result.observation.error for result in results} == {None, *ErrorCode} - {ErrorCode.INTERNAL_ERROR}
-    assert any(len(result.observation.blocks) > 1 for result in results)
-    assert any(not isinstance(step.action, str) for transcript in transcripts for step in transcript.steps)
-    assert {transcript.task.split("/")[0] for transcript in transcripts} == {"train", "validation", "test"}
-    assert len({transcript.task for transcript in transcripts}) > 25
-
-
 class TestScript:
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(FOLDER / "record.py"), *map(str, arguments)]
@@ -74,16 +60,18 @@ class TestScript:
         assert (same.returncode, same.stderr) == (0, "")
 
         damaged = (
-            (tmp_path / "wordle.jsonl").read_text(encoding="ascii").replace('"reward":1.0', '"reward":2.0', 1)
+            (tmp_path / "miniatures.jsonl")
+            .read_text(encoding="ascii")
+            .replace('"reward":1.0', '"reward":2.0', 1)
         )
-        (tmp_path / "wordle.jsonl").write_text(damaged, encoding="ascii")
+        (tmp_path / "miniatures.jsonl").write_text(damaged, encoding="ascii")
         refused = self.run("--folder", tmp_path)
         assert refused.returncode == 1
         assert (
-            "line 1 (left is the file, right the new recording): reward differs at step 0" in refused.stderr
+            "line 15 (left is the file, right the new recording): reward differs at step 1" in refused.stderr
         )
         assert "nothing was written; --write overwrites the files" in refused.stderr
-        assert (tmp_path / "wordle.jsonl").read_text(encoding="ascii") == damaged
+        assert (tmp_path / "miniatures.jsonl").read_text(encoding="ascii") == damaged
 
         assert self.run("--folder", tmp_path, "--write").returncode == 0
         for name in GOLDEN:
@@ -92,5 +80,5 @@ class TestScript:
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
         missing = self.run("--folder", tmp_path)
         assert missing.returncode == 1
-        assert f"{tmp_path / 'wordle.jsonl'} does not exist" in missing.stderr
+        assert f"{tmp_path / 'miniatures.jsonl'} does not exist" in missing.stderr
         assert not list(tmp_path.iterdir())

@@ -1,0 +1,1 @@
+"""The golden set of Wordle, and the cases in it that only Wordle has."""
