@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.client import Worker, WorkerDied, WorkerError
+from bench.features import FeatureProof, declared_features, prove_features
 from bench.projection import COMPARED, project
 from bench.scenarios import GENERAL, Fuzzer, Operation, Scenario, load_scenarios
 from bench.session import WorkerSession, connect_session, serve
@@ -74,6 +75,33 @@ class Divergence:
         return "\n".join(lines)
 
 
+class Misdeclaration(Divergence):
+    """Be a divergence between what an adapter declares of a feature and what the feature does."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, proof: FeatureProof) -> Misdeclaration:
+        """Return what is wrong with the declaration of a feature."""
+        note = "" if proof.declared is None else proof.declared.note.strip()
+        return cls(
+            f"feature {proof.feature}: {proof.problem}",
+            "(touchstone)",
+            None,
+            f"feature {proof.feature}",
+            note or "(no note)",
+            proof.evidence,
+        )
+
+    def render(self) -> str:
+        """Return it as text for a person."""
+        return "\n".join([
+            self.scenario,
+            f"    its note:        {_cut(self.reference)}",
+            f"    what was tried:  {_cut(self.framework)}",
+        ])  # fmt: skip
+
+
 def _cut(text: str, limit: int = 600) -> str:
     return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
 
@@ -88,6 +116,7 @@ class ConformanceResult:
         scenarios: How many scenarios they belonged to.
         divergences: Everything that differed, in the order of the scenarios.
         not_compared: Features that the framework declares absent, so that what they carry is left out.
+        features: What was proven of each feature.
         digest: SHA-256 over the reference transcripts; equal runs of equal environments have equal digests.
         seconds: How long it took.
     """
@@ -97,6 +126,7 @@ class ConformanceResult:
     scenarios: int = 0
     divergences: list[Divergence] = field(default_factory=list)
     not_compared: tuple[str, ...] = ()
+    features: tuple[FeatureProof, ...] = ()
     digest: str = ""
     seconds: float = 0.0
 
@@ -180,7 +210,7 @@ async def run_conformance(
     leak_patience_s: float = 10.0,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> ConformanceResult:
-    """Play scenarios through a framework and compare every session with the reference.
+    """Play scenarios through a framework, compare every session with the reference, and prove the declared features.
 
     Args:
         host: The worker that serves the environment with the framework's own server.
@@ -195,8 +225,10 @@ async def run_conformance(
     Raises:
         WorkerError: A worker broke down; a single failing session is a divergence instead.
     """
-    features = {Feature(name): Level(value["level"]) for name, value in driver.started.features.items()}
-    absent = frozenset(feature for feature in COMPARED if features.get(feature) is Level.ABSENT)
+    declared = declared_features(driver)
+    absent = frozenset(
+        feature for feature in COMPARED if feature in declared and declared[feature].level is Level.ABSENT
+    )
     result = ConformanceResult(not_compared=tuple(sorted(absent)))
     before = (await host.observe()).open_sessions
     started = time.monotonic()
@@ -206,12 +238,16 @@ async def run_conformance(
         for name, budget in budgets.items()
     }
     planned = sum(len(scenario.sessions) for plan in plans.values() for scenario in plan)
+    urls = {name: _Urls(host, name) for name in plans}
     digest = hashlib.sha256()
     for name, plan in plans.items():
         play = _Play(
-            host, driver, name, absent, result, stop_after, lambda: on_progress(result.episodes, planned)
-        )
+            driver, name, urls[name], absent, result, stop_after,
+            lambda: on_progress(result.episodes, planned),
+        )  # fmt: skip
         digest.update((await play.all(plan)).encode("ascii"))
+    result.features = await prove_features(driver, TOUCHSTONE, await urls[TOUCHSTONE].get(0.0))
+    result.divergences.extend(Misdeclaration.of(proof) for proof in result.features if proof.problem)
     leaked = await _leaked(host, before, leak_patience_s)
     if leaked:
         result.divergences.append(
@@ -230,9 +266,9 @@ class _Play:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        host: Worker,
         driver: Worker,
         source: str,
+        urls: _Urls,
         absent: frozenset[Feature],
         result: ConformanceResult,
         stop_after: int,
@@ -245,7 +281,7 @@ class _Play:
         self._result = result
         self._stop_after = stop_after
         self._on_progress = on_progress
-        self._urls = _Urls(host, source)
+        self._urls = urls
         self._gate = asyncio.Semaphore(WIDTH)
         self._found: dict[int, list[Divergence]] = {}
         self._digests: dict[int, list[str]] = {}
@@ -271,14 +307,46 @@ class _Play:
             if so_far >= self._stop_after:
                 return
             url = await self._urls.get(scenario.tool_seconds)
-            played = await _play(self._driver, scenario, self._source, url)
-            expected = await _expected(self._environment, scenario)
-            self._found[index] = list(_compare(self._environment, scenario, played, expected, self._absent))
+            self._found[index], expected = await check_scenario(
+                self._driver, scenario, source=self._source, url=url, absent=self._absent
+            )
             self._digests[index] = [transcript.digest() for transcript in expected.values()]
             self._result.scenarios += 1
             self._result.episodes += len(scenario.sessions)
             self._result.steps += sum(len(transcript.steps) for transcript in expected.values())
             self._on_progress()
+
+
+async def check_scenario(
+    driver: Worker,
+    scenario: Scenario,
+    *,
+    source: str,
+    url: str | None,
+    absent: frozenset[Feature],
+) -> tuple[list[Divergence], dict[str, Transcript]]:
+    """Play a scenario, and return what differs, with the reference's transcripts of its sessions played one by one.
+
+    Args:
+        driver: The worker that plays.
+        scenario: What to play.
+        source: Name or path of the environment.
+        url: Where it is served, or None for a framework that runs in process.
+        absent: Features that the framework cannot carry, which are not compared.
+
+    Raises:
+        WorkerError: The worker broke down; a failing session is a divergence instead.
+    """
+    environment = load_environment(source)
+    played = await _play(driver, scenario, source, url)
+    expected = await _expected(environment, scenario)
+    return list(_compare(environment, scenario, played, expected, absent)), expected
+
+
+def absent_features(worker: Worker) -> frozenset[Feature]:
+    """Return what the worker's framework declares absent of all that conformance compares."""
+    features = {Feature(name): Level(value["level"]) for name, value in worker.started.features.items()}
+    return frozenset(feature for feature in COMPARED if features.get(feature) is Level.ABSENT)
 
 
 def _first(group: BaseExceptionGroup[WorkerError]) -> WorkerError:

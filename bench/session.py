@@ -159,8 +159,23 @@ async def connect_session(
         SessionError: The framework refused the session.
         WorkerError: The worker broke down.
     """
+    session = await open_session(worker, environment, url=url, workload=workload)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def open_session(
+    worker: Worker, environment: str, *, url: str | None, workload: Workload | None = None
+) -> WorkerSession:
+    """Open a session of a worker as `connect_session` does; whoever asks for it frees it.
+
+    Raises:
+        SessionError: The framework refused the session.
+        WorkerError: The worker broke down.
+    """
     name = f"s{next(_numbers)}"
-    session = WorkerSession(worker, name)
     try:
         await worker.request(
             protocol.Connected,
@@ -173,10 +188,7 @@ async def connect_session(
         if error.kind == "session":
             raise SessionError(error.reason) from error
         raise
-    try:
-        yield session
-    finally:
-        await session.close()
+    return WorkerSession(worker, name)
 
 
 async def serve(

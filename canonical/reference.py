@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from canonical.adapter import Endpoint, Feature, Level, Opened, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
-from canonical.episode import Episode, StartError
+from canonical.episode import Episode, Snapshot, SnapshotError, StartError
 from canonical.reward import ScoringError
 from canonical.step import StepResult
 from canonical.task import UnknownTaskError
@@ -52,6 +52,34 @@ class ReferenceSession:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self.episode.total
 
+    async def snapshot(self) -> Snapshot:
+        """Return the episode as data."""
+        try:
+            return self._playing().snapshot()
+        except SnapshotError as error:
+            raise SessionError(str(error)) from error
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Set the episode to what a snapshot holds."""
+        try:
+            self._playing().restore(snapshot)
+        except SnapshotError as error:
+            raise SessionError(str(error)) from error
+
+    async def fork(self) -> ReferenceSession:
+        """Return a session with a copy of the episode."""
+        child = type(self)(self._environment)
+        try:
+            (child.episode,) = self._playing().fork(1)
+        except SnapshotError as error:
+            raise SessionError(str(error)) from error
+        return child
+
+    def _playing(self) -> Episode[Any]:
+        if self.episode is None:
+            raise SessionError("open an episode first")
+        return self.episode
+
     async def close(self) -> None:
         """Free the episode."""
         if self.episode is not None:
@@ -72,6 +100,15 @@ class ReferenceAdapter:
         support = dict.fromkeys(Feature, Support(Level.NATIVE))
         support[Feature.REMOTE] = Support(Level.ABSENT, "the reference runs in process")
         return support
+
+    async def list_tasks(
+        self, compiled: Environment[Any], _endpoint: Endpoint, split: str, /
+    ) -> Sequence[str]:
+        """Return the ids of the tasks of a split."""
+        try:
+            return [task.id for task in compiled.tasks().split(split)]
+        except UnknownTaskError as error:
+            raise SessionError(str(error)) from error
 
     def compile(self, environment: Environment[Any], /) -> Environment[Any]:
         """Return the environment itself."""

@@ -18,6 +18,7 @@ from bench.plan import PLANS, Plan
 from bench.progress import Progress
 from bench.session import serve as serve_environment
 from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_python, find_stack, find_uv, require_stack
+from canonical.adapter import Level
 from canonical.catalogue import load_environment
 from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
 
@@ -212,6 +213,7 @@ def _conformance_value(stack: Stack, result: ConformanceResult) -> dict[str, Any
         "steps": result.steps,
         "divergences": [divergence.render() for divergence in result.divergences],
         "not_compared": list(result.not_compared),
+        "features": [proof.to_json() for proof in result.features],
         "digest": result.digest,
         "seconds": round(result.seconds, 3),
     }
@@ -224,6 +226,9 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     )
     if result.not_compared:
         head += f" (not compared, declared absent: {', '.join(result.not_compared)})"
+    levels = [proof.declared.level for proof in result.features if proof.declared and not proof.problem]
+    told = ", ".join(f"{levels.count(level)} {level}" for level in Level)
+    head += f"\n  features proven as declared: {told}"
     return "\n\n".join([head, *(divergence.render() for divergence in result.divergences)])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -75,6 +75,16 @@ class GemAdapter:
             ),
         }
 
+    async def list_tasks(self, compiled: Compiled, _endpoint: Endpoint, split: str, /) -> Sequence[str]:
+        """Return the ids of the tasks of a split: `reset` with `idx` on an object that `make` got the split for.
+
+        GEM has no listing, so the places are tried in order until one is refused.
+
+        Raises:
+            SessionError: There is no such split, or a task cannot be played.
+        """
+        return await asyncio.to_thread(_walk, compiled, split)
+
     def compile(self, environment: Environment[Any], /) -> Compiled:
         """Make a GEM `Env` class that plays the environment, and register it with GEM."""
         return compile_environment(environment)
@@ -118,6 +128,24 @@ class GemAdapter:
             yield session
         finally:
             await session.close()
+
+
+def _walk(compiled: Compiled, split: str) -> list[str]:
+    try:
+        env = cast("CompiledEnvironment", gem.make(compiled.env_id, split=split))
+    except Refusal as error:
+        raise SessionError(str(error)) from error
+    found: list[str] = []
+    try:
+        while True:
+            _, info = env.reset(seed=0, idx=len(found))
+            found.append(info["task"])
+    except Refusal as error:
+        if not found:
+            raise SessionError(str(error)) from error
+        return found
+    finally:
+        env.close()
 
 
 ADAPTER = GemAdapter()

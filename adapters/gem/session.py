@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+import gem
 
 from adapters.gem.compiler import CompiledEnvironment, Refusal
 from adapters.gem.content import read_content, read_message, read_tool
@@ -87,6 +89,38 @@ class GemSession:
         if not self._is_over:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self._paid
+
+    async def snapshot(self) -> Mapping[str, Any]:
+        """Return what GEM's `get_state` gives: the episode as plain data.
+
+        Raises:
+            SessionError: The state of the environment is not plain data.
+        """
+        state: Mapping[str, Any] = await self._call(self._env.get_state)
+        return state
+
+    async def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Give the environment object such a state, by GEM's `set_state`.
+
+        Raises:
+            SessionError: This is no such state, or of another environment.
+        """
+        await self._call(partial(self._env.set_state, snapshot))
+
+    async def fork(self) -> GemSession:
+        """Return a session over an object that GEM's `spawn` makes with the same state.
+
+        Releases without `spawn` make another object, which is given the state.
+
+        Raises:
+            SessionError: The state of the environment is not plain data.
+        """
+        if hasattr(gem.Env, "spawn"):
+            return GemSession(await self._call(partial(self._env.spawn, same_state=True)), self._threads)
+        state = await self._call(self._env.get_state)
+        child = cast("CompiledEnvironment", gem.make(self._env.env_id))
+        await self._call(partial(child.set_state, state))
+        return GemSession(child, self._threads)
 
     async def close(self) -> None:
         """Free the episode, after a call that is still under way."""

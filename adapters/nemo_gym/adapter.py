@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import AsyncIterator, Iterator, Mapping
+import json
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
 
 from adapters.nemo_gym.compiler import CompiledServer, compile_environment, make_app, make_server
+from adapters.nemo_gym.project import write_project
 from adapters.nemo_gym.session import Connection, NeMoGymSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
@@ -42,6 +46,10 @@ class NeMoGymAdapter:
         self._session_ttl = session_ttl
         self._connections: dict[str, Connection] = {}
 
+    def with_session_ttl(self, seconds: float, /) -> NeMoGymAdapter:
+        """Return this adapter with servers that free an episode after so many seconds in which nobody used it."""
+        return NeMoGymAdapter(receive_timeout=self._receive_timeout, session_ttl=seconds)
+
     def packages(self) -> Mapping[str, str]:
         """Return the installed distribution of NeMo Gym and its exact version."""
         return {"nemo-gym": version("nemo-gym")}
@@ -55,7 +63,10 @@ class NeMoGymAdapter:
                 Level.EMULATED, "a key of the row; NeMo Gym's word seed_session has nothing to do with chance"
             ),
             Feature.TASK_SELECTION: Support(Level.NATIVE, "the row that is posted to /seed_session"),
-            Feature.SPLITS: Support(Level.NATIVE, "one JSONL file per split, named in the agent's datasets"),
+            Feature.SPLITS: Support(
+                Level.EMULATED,
+                "one JSONL file per split; NeMo Gym's word for them is the type of a dataset, which knows train and validation alone",
+            ),
             Feature.TOOL_CALLS: native,
             Feature.TEXT_ACTIONS: Support(
                 Level.EMULATED,
@@ -80,6 +91,16 @@ class NeMoGymAdapter:
                 Level.ABSENT, "NeMo Gym has no request that stores or restores a session"
             ),
         }
+
+    async def list_tasks(
+        self, compiled: type[CompiledServer], _endpoint: Endpoint, split: str, /
+    ) -> Sequence[str]:
+        """Return the ids of the tasks of a split, from the JSONL file that NeMo Gym's agent reads.
+
+        Raises:
+            SessionError: There is no such file.
+        """
+        return await asyncio.to_thread(_read_rows, compiled.environment, split)
 
     def compile(self, environment: Environment[Any], /) -> type[CompiledServer]:
         """Return a resources server class of NeMo Gym that plays the environment."""
@@ -160,6 +181,16 @@ class NeMoGymAdapter:
             yield session
         finally:
             await session.close()
+
+
+def _read_rows(environment: Environment[Any], split: str) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="rosetta-rows-") as folder:
+        data = write_project(environment, environment.name, Path(folder)) / "data"
+        if split not in environment.tasks().splits:
+            known = ", ".join(sorted(path.stem for path in data.glob("*.jsonl")))
+            raise SessionError(f"there is no file of rows for split {split}; there are {known}")
+        lines = (data / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["task"] for line in lines]
 
 
 ADAPTER = NeMoGymAdapter()

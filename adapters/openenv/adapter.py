@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,7 +14,7 @@ from openenv.core.env_server import interfaces
 from openenv.core.generic_client import GenericEnvClient
 
 from adapters.openenv.compiler import MAX_CONCURRENT_ENVS, CompiledEnvironment, compile_environment, make_app
-from adapters.openenv.session import OpenEnvSession
+from adapters.openenv.session import OpenEnvSession, read_tasks
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
@@ -98,6 +98,19 @@ class OpenEnvAdapter:
                 Level.ABSENT, "OpenEnv has no request that stores or restores a session"
             ),
         }
+
+    async def list_tasks(self, compiled: Any, endpoint: Endpoint, split: str, /) -> Sequence[str]:
+        """Return the ids of the tasks of a split from the Task API; where there is none, by the keywords of `reset`.
+
+        Raises:
+            SessionError: There is no such split, or the server cannot be reached.
+        """
+        if endpoint.url is not None:
+            listed = await asyncio.to_thread(read_tasks, endpoint.url, split)
+            if listed is not None:
+                return listed
+        async with self.connect(compiled, endpoint) as session:
+            return await session.walk(split)
 
     def compile(self, environment: Environment[Any], /) -> type[CompiledEnvironment]:
         """Return an OpenEnv `Environment` class that plays the environment."""

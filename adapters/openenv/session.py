@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from openenv.core.generic_client import GenericEnvClient
 from websockets.exceptions import WebSocketException
@@ -89,6 +92,22 @@ class OpenEnvSession:
         self._is_over = answer.done
         return result
 
+    async def walk(self, split: str) -> list[str]:
+        """Return the ids of the tasks of a split, by resets to one place after the other until one is refused.
+
+        Raises:
+            SessionError: There is no such split, or the session is lost.
+        """
+        found: list[str] = []
+        while True:
+            try:
+                answer = await self._ask(self._client.reset, split=split, index=len(found), seed=0)
+            except SessionError:
+                if self._lost is not None or not found:
+                    raise
+                return found
+            found.append(answer.observation["task"])
+
     async def public_state(self) -> JSON:
         """Return OpenEnv's state of the episode, and the last observation with all its fields.
 
@@ -131,6 +150,35 @@ class OpenEnvSession:
         except (RuntimeError, ValueError) as error:
             # The server's own error, which its session survives, or a request that JSON cannot carry.
             raise SessionError(str(error)) from error
+
+
+def read_tasks(url: str, split: str) -> list[str] | None:
+    """Return the ids of the tasks of a split from OpenEnv's Task API, or None when the server has none.
+
+    The clients of OpenEnv have no method for it, so this asks as its documentation does, by HTTP.
+
+    Raises:
+        SessionError: There is no such split, or the server cannot be reached.
+    """
+    try:
+        (name,) = _fetch(f"{url}/list_environments")
+        listed = _fetch(f"{url}/{name}/tasks", {"split": split})
+        return [task["id"] for task in listed["tasks"]]
+    except HTTPError as error:
+        with error:
+            detail = error.read().decode("utf-8", "replace")
+        if error.code == 404 and error.url.endswith("/list_environments"):
+            return None
+        raise SessionError(f"the server refused the tasks of split {split}: {error.code} {detail}") from error
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise SessionError(f"the server's tasks of split {split} cannot be read: {error}") from error
+
+
+def _fetch(url: str, body: dict[str, JSON] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - the address of a server of one's own
+    with urlopen(request, timeout=60) as answer:  # noqa: S310
+        return json.load(answer)
 
 
 def write_action(action: Action) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -18,6 +18,9 @@ from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.listening import listen, url_of
+
+SESSION_TTL_S = 900.0
+"""After how many seconds without a ping a server of ORS frees a session; it is fixed in both distributions."""
 
 
 class _Server(uvicorn.Server):
@@ -80,6 +83,15 @@ class OrsAdapter:
             Feature.SNAPSHOT: Support(Level.ABSENT, "ORS has no request that stores or restores a session"),
         }
 
+    async def list_tasks(self, compiled: Any, endpoint: Endpoint, split: str, /) -> Sequence[str]:
+        """Return the ids of the tasks of a split, as the official client lists them.
+
+        Raises:
+            SessionError: There is no such split, or the server cannot be reached.
+        """
+        async with self.connect(compiled, endpoint) as session:
+            return await session.list_tasks(split)
+
     def compile(self, environment: Environment[Any], /) -> type[CompiledEnvironment]:
         """Return an `Environment` class of ORS that plays the environment."""
         return compile_environment(environment, reading=self._reading)
@@ -113,7 +125,12 @@ class OrsAdapter:
                 if serving.done():
                     raise RuntimeError("uvicorn stopped before it had started") from serving.exception()
                 await asyncio.sleep(0.001)
-            recorded: dict[str, JSON] = {"server": "uvicorn", "max_threads": MAX_THREADS, **settings}
+            recorded: dict[str, JSON] = {
+                "server": "uvicorn",
+                "max_threads": MAX_THREADS,
+                "session_ttl_seconds": SESSION_TTL_S,
+                **settings,
+            }
             yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded)
         finally:
             server.should_exit = True

@@ -61,6 +61,11 @@ class Client:
 
         return self._environment.session(task=OrsTask(environment_name=name, task_spec=dict(spec)))
 
+    async def list_tasks(self, split: str) -> list[Any]:
+        """Return the tasks of a split, as the client gives them."""
+        tasks: list[Any] = await self._environment.list_tasks(split)
+        return tasks
+
     async def close(self) -> None:
         """Close the connections."""
         while self._open:

@@ -89,6 +89,18 @@ class OrsSession:
         self._is_over = self._is_over or output["finished"]
         return result
 
+    async def list_tasks(self, split: str) -> list[str]:
+        """Return the ids of the tasks of a split.
+
+        Raises:
+            SessionError: There is no such split, or the server failed.
+        """
+        listed = await self._ask(self._client.list_tasks(split))
+        try:
+            return [task.task_spec["id"] for task in listed]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise _malformed("the list of tasks", error) from error
+
     async def public_state(self) -> JSON:
         """Return the last answer with everything in it; a client of ORS can read nothing else of an episode."""
         return self._last

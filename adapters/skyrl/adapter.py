@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -16,6 +17,8 @@ from adapters.skyrl.compiler import CompiledEnvironment, compile_environment
 from adapters.skyrl.session import SkyRLSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.environment import Environment
+from canonical.episode import StartError
+from canonical.task import UnknownTaskError
 
 MAX_ENV_WORKERS = 32
 """The trainer's default for the number of threads that run environments."""
@@ -78,6 +81,20 @@ class SkyRLAdapter:
                 Level.EMULATED, "SkyRL has no call for it; copy.deepcopy of the environment forks the episode"
             ),
         }  # fmt: skip
+
+    async def list_tasks(
+        self, compiled: type[CompiledEnvironment], _endpoint: Endpoint, split: str, /
+    ) -> Sequence[str]:
+        """Return the ids of the tasks of a split, from the rows of the data set that SkyRL's trainer reads.
+
+        Raises:
+            SessionError: There is no such split, or a task cannot be started.
+        """
+        try:
+            rows = await asyncio.to_thread(lambda: list(compiled.rows(split)))
+        except (UnknownTaskError, StartError) as error:
+            raise SessionError(str(error)) from error
+        return [row["extra_info"]["task"] for row in rows]
 
     def compile(self, environment: Environment[Any], /) -> type[CompiledEnvironment]:
         """Return a `BaseTextEnv` class that plays the environment."""

@@ -7,6 +7,7 @@ this. Between them it would ask a model for text, which here comes from whoever 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from adapters.skyrl.conversation import read_content, take_tools
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, ErrorCode, Message, Observation
 from canonical.dialect import write_calls
+from canonical.episode import SnapshotError
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.transcript import Action
 
@@ -132,6 +134,46 @@ class SkyRLSession:
         if not self._is_over:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self._paid
+
+    async def snapshot(self) -> CompiledEnvironment:
+        """Return a copy of the environment object, which `copy.deepcopy` makes: SkyRL has no call for it.
+
+        Raises:
+            SessionError: There is no episode, or its state is not plain data.
+        """
+        self._check()
+        if self._env is None:
+            raise SessionError("open an episode before storing it")
+        return await self._copied(self._env)
+
+    async def restore(self, snapshot: CompiledEnvironment) -> None:
+        """Go on with a copy of such a copy.
+
+        Raises:
+            SessionError: The session is lost.
+        """
+        self._check()
+        env = await self._copied(snapshot)
+        if self._env is not None:
+            await self._run(self._env.close)
+        self._env = env
+
+    async def fork(self) -> SkyRLSession:
+        """Return a session over a copy of the environment object.
+
+        Raises:
+            SessionError: There is no episode, or its state is not plain data.
+        """
+        env = await self.snapshot()
+        child = SkyRLSession(self._spec, self._compiled, self._pool)
+        child._env, child._shown = env, dict(self._shown)
+        return child
+
+    async def _copied(self, env: CompiledEnvironment) -> CompiledEnvironment:
+        try:
+            return await self._run(copy.deepcopy, env)
+        except SnapshotError as error:
+            raise SessionError(str(error)) from error
 
     async def close(self) -> None:
         """Close the environment; while a step is still under way, as soon as it is over."""

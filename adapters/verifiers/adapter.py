@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.metadata import version
@@ -11,6 +11,7 @@ from typing import Any
 from adapters.verifiers.compiler import Target, targets
 from canonical.adapter import Endpoint, Feature, Level, Session, SessionError, Support
 from canonical.environment import Environment
+from canonical.task import UnknownTaskError
 
 _RESULTS = {
     Target.ENVIRONMENT: "`results` in the extras of the trajectory step",
@@ -75,6 +76,18 @@ class VerifiersAdapter:
             ),
             Feature.SNAPSHOT: Support(Level.ABSENT, "Verifiers neither stores nor forks a rollout"),
         }
+
+    async def list_tasks(self, compiled: Any, _endpoint: Endpoint, split: str, /) -> Sequence[str]:
+        """Return the ids of the tasks of a split, from the data set or the task set that Verifiers plays.
+
+        Raises:
+            SessionError: There is no such split.
+        """
+        try:
+            tasks: list[str] = self._target.task_ids(compiled.environment, split)
+        except UnknownTaskError as error:
+            raise SessionError(str(error)) from error
+        return tasks
 
     def compile(self, environment: Environment[Any], /) -> Any:
         """Return the environment as an object of Verifiers."""

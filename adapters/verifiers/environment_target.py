@@ -297,6 +297,16 @@ def _signals_kept() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+def task_ids(environment: Environment[Any], split: str) -> list[str]:
+    """Return the ids of the tasks of a split, from the data set of an environment that plays it.
+
+    Raises:
+        canonical.task.UnknownTaskError: There is no such split.
+    """
+    rows = CompiledEnvironment(environment, split=split).get_dataset()
+    return [json.loads(row["info"])["task_id"] for row in rows]
+
+
 def compile_environment(environment: Environment[Any], **options: Any) -> CompiledEnvironment:
     """Return the environment as a `StatefulToolEnv`; see `CompiledEnvironment` for the options."""
     return CompiledEnvironment(environment, **options)

@@ -468,6 +468,17 @@ class EpisodeEnv(vf.Env[EpisodeEnvConfig]):
         await agents.agent.run(task)
 
 
+def task_ids(environment: Environment[Any], split: str) -> list[str]:
+    """Return the ids of the tasks of a split, from the task set that plays it.
+
+    Raises:
+        canonical.task.UnknownTaskError: There is no such split.
+    """
+    # A task set is made from a config, which names the environment by a text.
+    config = EpisodeTasksetConfig(environment=inspect.getfile(type(environment)), split=split)
+    return [task.data.task for task in EpisodeTaskset(config)]
+
+
 class CompiledTaskset:
     """Hold an environment as Verifiers plays it in process.
 

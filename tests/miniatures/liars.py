@@ -198,12 +198,9 @@ class StatusRaisedAsCrash(Honest):
 
 
 class _Liar(ReferenceAdapter):
-    def __init__(self, kind: type[Honest]) -> None:
+    def __init__(self, kind: type[Honest | _Forgetful]) -> None:
         self.name = kind.__name__
         self._kind = kind
-
-    def features(self) -> Mapping[Feature, Support]:
-        return dict.fromkeys(Feature, Support(Level.NATIVE))
 
     @asynccontextmanager
     async def serve(
@@ -223,7 +220,52 @@ class _Liar(ReferenceAdapter):
             await session.close()
 
 
+class _Declares(_Liar):
+    """Play honestly, and lie about what it can do."""
+
+    def __init__(self, **lies: Support) -> None:
+        super().__init__(Honest)
+        self.name = "Declares"
+        self._lies = {Feature(name): lie for name, lie in lies.items()}
+
+    def features(self) -> Mapping[Feature, Support]:
+        return {**super().features(), **self._lies}
+
+
+class _Forgetter(_Liar):
+    """Have sessions that forget, and a list of tasks that forgets one."""
+
+    def __init__(self) -> None:
+        super().__init__(_Forgetful)
+
+    async def list_tasks(self, compiled: Environment[Any], endpoint: Endpoint, split: str, /) -> list[str]:
+        return list(await super().list_tasks(compiled, endpoint, split))[1:]
+
+
+class _Forgetful(ReferenceSession):
+    """Forget which task was asked for, what a reward was made of, and where a snapshot was taken."""
+
+    opened_now = 0
+
+    async def open(self, task: str, seed: int) -> Opened:
+        return await super().open("train/00", seed)
+
+    async def step(self, action: Action) -> StepResult:
+        return dataclasses.replace(await super().step(action), components={})
+
+    async def restore(self, snapshot: Any) -> None:
+        """Stay where it is."""
+
+
 KINDS = {kind.__name__: kind for kind in Honest.__subclasses__()}
 
 
-ADAPTERS = {"Honest": _Liar(Honest), **{name: _Liar(kind) for name, kind in KINDS.items()}}
+ADAPTERS = {
+    "Honest": _Liar(Honest),
+    **{name: _Liar(kind) for name, kind in KINDS.items()},
+    "OverDeclares": _Declares(remote=Support(Level.EMULATED, "by carrier pigeon")),
+    "UnderDeclares": _Declares(
+        snapshot=Support(Level.ABSENT, "nobody can go back"), cause=Support(Level.ABSENT, "who knows why")
+    ),
+    "Forgetful": _Forgetter(),
+}
