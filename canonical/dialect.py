@@ -130,12 +130,22 @@ def describe_tools(specs: Sequence[ToolSpec], form: TextForm = TextForm.HERMES) 
 def _write(call: ToolCall, form: TextForm) -> str:
     arguments: JSON = dict(call.arguments)
     if form is TextForm.XML:
-        name = _ODD.sub(lambda match: f"&#{ord(match[0])};", call.name)
+        name = call.name
+        if not name.isidentifier():
+            name = _ODD.sub(lambda match: f"&#{ord(match[0])};", name)
         # One level stands for the object around name and arguments, so that every form has the same limit.
-        body = _TAG.sub(r"\\u003c", write_json([arguments])[1:-1])
+        body = _hide_tags(write_json([arguments])[1:-1])
         return f"{_OPEN}{_NAME}{name}{_NAME_CLOSE}{_ARGUMENTS}{body}{_ARGUMENTS_CLOSE}{_CLOSE}"
-    body = _TAG.sub(r"\\u003c", write_json({"name": call.name, "arguments": arguments}))
+    body = _hide_tags(write_json({"name": call.name, "arguments": arguments}))
     return body if form is TextForm.JSON else f"{_OPEN}{body}{_CLOSE}"
+
+
+def _hide_tags(body: str) -> str:
+    return _TAG.sub(r"\\u003c", body) if "<" in body else body
+
+
+_UNKNOWN = -2
+"""Before every position, and not the -1 that says that nothing was found."""
 
 
 class _Landmark:
@@ -145,10 +155,10 @@ class _Landmark:
 
     def __init__(self, text: str, needle: str) -> None:
         self._text, self._needle = text, needle
-        self._at = text.find(needle)
+        self._at = _UNKNOWN
 
     def after(self, position: int) -> int:
-        if self._at != -1 and self._at < position:
+        if self._at < position and self._at != -1:
             self._at = self._text.find(self._needle, position)
         return self._at
 
@@ -198,7 +208,9 @@ def _read_xml(text: str, inside: int) -> tuple[ToolCall, int]:
     end = text.find("<", begin)
     if not text.startswith(_NAME_CLOSE, end):
         raise _Fault(f"{_NAME} is not closed by {_NAME_CLOSE}", begin)
-    name = _ENTITY.sub(_character, text[begin:end].strip(" \t\r\n"))
+    name = text[begin:end].strip(" \t\r\n")
+    if "&" in name:
+        name = _ENTITY.sub(_character, name)
     end = skip_space(text, end + len(_NAME_CLOSE))
     if not text.startswith(_ARGUMENTS, end):
         return ToolCall(name, {}), end

@@ -59,9 +59,46 @@ class SnapshotError(RuntimeError):
 
 def episode_rng(environment: Environment[Any], task: Task, seed: int) -> random.Random:
     """Return the generator of an episode: a pure function of environment name, version, task id and seed."""
-    key = "\0".join((environment.name, environment.version, task.id, str(seed)))
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-    return random.Random(int.from_bytes(digest, "big"))  # noqa: S311 - reproducible, not secret
+    return _EpisodeRandom("\0".join((environment.name, environment.version, task.id, str(seed))))
+
+
+class _EpisodeRandom(random.Random):
+    # Seeding costs more than all the rest of opening an episode, and many environments draw nothing. So the seed is set
+    # when the generator is first used, which makes it a plain `random.Random`, with the numbers that it always had.
+
+    gauss_next: float | None = None
+
+    def __init__(self, key: str) -> None:  # the base class would seed
+        self.key = key
+
+    def random(self) -> float:
+        return _seeded(self).random()
+
+    def getrandbits(self, k: int, /) -> int:
+        return _seeded(self).getrandbits(k)
+
+    def seed(self, a: Any = None, version: int = 2) -> None:
+        _seeded(self).seed(a, version)
+
+    def getstate(self) -> tuple[Any, ...]:
+        return _seeded(self).getstate()
+
+    def setstate(self, state: tuple[Any, ...]) -> None:
+        _seeded(self).setstate(state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = _seeded(self).__reduce__()
+        return cast("tuple[Any, ...]", reduced)
+
+
+def _seeded(generator: random.Random) -> random.Random:
+    # Once seeded it is no `_EpisodeRandom` any more, but a method that somebody took before still comes here.
+    if isinstance(generator, _EpisodeRandom):
+        digest = hashlib.sha256(generator.__dict__.pop("key").encode("utf-8", "surrogatepass")).digest()
+        plain: Any = generator
+        plain.__class__ = random.Random
+        plain.__init__(int.from_bytes(digest, "big"))
+    return generator
 
 
 @dataclass(frozen=True, slots=True)

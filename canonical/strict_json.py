@@ -16,7 +16,8 @@ MAX_DIGITS = 4300
 """How many characters an integer may have; the limit of Python's own conversion."""
 
 _TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
-_SPACE = re.compile(r"[ \t\n\r]*+")
+_BLANK = " \t\n\r"
+_SPACE = re.compile(rf"[{_BLANK}]*+")
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
 _SCALAR = re.compile(
     r"true|false|null|NaN|-?Infinity|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
@@ -42,6 +43,8 @@ class InvalidJSONError(ValueError):
 
 def skip_space(text: str, position: int) -> int:
     """Return the index of the first character at or after `position` that is not JSON white space."""
+    if text[position : position + 1] not in _BLANK:
+        return position  # as almost always; to look costs a fraction of a match
     match = _SPACE.match(text, position)
     return position if match is None else match.end()
 
@@ -173,7 +176,7 @@ def write_json(value: JSON) -> str:
         ValueError: JSON cannot carry the value: it holds a number that is not finite, or is nested too deeply.
     """
     try:
-        line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        line = _WRITER.encode(value)
     except RecursionError:
         raise ValueError(f"the value is nested more than {MAX_DEPTH} deep") from None
     if line.count("{") + line.count("[") > MAX_DEPTH and not _is_shallow(value):
@@ -187,7 +190,12 @@ def place(text: str, position: int) -> str:
     return f"line {text.count(chr(10), 0, position) + 1}, column {position - before}"
 
 
+_WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
 def _escape_surrogates(line: str) -> str:
+    if line.isascii():
+        return line
     # A low surrogate after a high one stays as it is: two escapes side by side would be read as one character.
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
