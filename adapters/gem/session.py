@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -19,6 +20,21 @@ from canonical.step import NO_COMPONENTS, Cause, Ending, StepResult
 from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Hold an episode as it was.
+
+    Attributes:
+        state: What `get_state` of the environment object returned.
+        paid: The sum of the rewards until then.
+        is_over: Whether the episode had ended.
+    """
+
+    state: Mapping[str, Any]
+    paid: float
+    is_over: bool
 
 
 class GemSession:
@@ -90,22 +106,22 @@ class GemSession:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self._paid
 
-    async def snapshot(self) -> Mapping[str, Any]:
-        """Return what GEM's `get_state` gives: the episode as plain data.
+    async def snapshot(self) -> Snapshot:
+        """Return what GEM's `get_state` gives, which is plain data, with the rewards so far.
 
         Raises:
             SessionError: The state of the environment is not plain data.
         """
-        state: Mapping[str, Any] = await self._call(self._env.get_state)
-        return state
+        return Snapshot(await self._call(self._env.get_state), self._paid, self._is_over)
 
-    async def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Give the environment object such a state, by GEM's `set_state`.
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Give the environment object the state of a snapshot, by GEM's `set_state`.
 
         Raises:
             SessionError: This is no such state, or of another environment.
         """
-        await self._call(partial(self._env.set_state, snapshot))
+        await self._call(partial(self._env.set_state, snapshot.state))
+        self._paid, self._is_over = snapshot.paid, snapshot.is_over
 
     async def fork(self) -> GemSession:
         """Return a session over an object that GEM's `spawn` makes with the same state.
@@ -116,11 +132,13 @@ class GemSession:
             SessionError: The state of the environment is not plain data.
         """
         if hasattr(gem.Env, "spawn"):
-            return GemSession(await self._call(partial(self._env.spawn, same_state=True)), self._threads)
-        state = await self._call(self._env.get_state)
-        child = cast("CompiledEnvironment", gem.make(self._env.env_id))
-        await self._call(partial(child.set_state, state))
-        return GemSession(child, self._threads)
+            env = await self._call(partial(self._env.spawn, same_state=True))
+        else:
+            env = cast("CompiledEnvironment", gem.make(self._env.env_id))
+            await self._call(partial(env.set_state, await self._call(self._env.get_state)))
+        child = GemSession(env, self._threads)
+        child._paid, child._is_over = self._paid, self._is_over
+        return child
 
     async def close(self) -> None:
         """Free the episode, after a call that is still under way."""

@@ -10,6 +10,7 @@ import asyncio
 import copy
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import skyrl_gym
@@ -26,6 +27,21 @@ from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Hold an episode as it was.
+
+    Attributes:
+        env: A copy of the environment object.
+        paid: The sum of the rewards until then.
+        is_over: Whether the episode had ended.
+    """
+
+    env: CompiledEnvironment
+    paid: float
+    is_over: bool
 
 
 class SkyRLSession:
@@ -135,7 +151,7 @@ class SkyRLSession:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self._paid
 
-    async def snapshot(self) -> CompiledEnvironment:
+    async def snapshot(self) -> Snapshot:
         """Return a copy of the environment object, which `copy.deepcopy` makes: SkyRL has no call for it.
 
         Raises:
@@ -144,19 +160,19 @@ class SkyRLSession:
         self._check()
         if self._env is None:
             raise SessionError("open an episode before storing it")
-        return await self._copied(self._env)
+        return Snapshot(await self._copied(self._env), self._paid, self._is_over)
 
-    async def restore(self, snapshot: CompiledEnvironment) -> None:
-        """Go on with a copy of such a copy.
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Go on with a copy of the copy that a snapshot holds.
 
         Raises:
             SessionError: The session is lost.
         """
         self._check()
-        env = await self._copied(snapshot)
+        env = await self._copied(snapshot.env)
         if self._env is not None:
             await self._run(self._env.close)
-        self._env = env
+        self._env, self._paid, self._is_over = env, snapshot.paid, snapshot.is_over
 
     async def fork(self) -> SkyRLSession:
         """Return a session over a copy of the environment object.
@@ -164,9 +180,10 @@ class SkyRLSession:
         Raises:
             SessionError: There is no episode, or its state is not plain data.
         """
-        env = await self.snapshot()
+        kept = await self.snapshot()
         child = SkyRLSession(self._spec, self._compiled, self._pool)
-        child._env, child._shown = env, dict(self._shown)
+        child._env, child._paid, child._is_over = kept.env, kept.paid, kept.is_over
+        child._shown = dict(self._shown)
         return child
 
     async def _copied(self, env: CompiledEnvironment) -> CompiledEnvironment:
