@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from rosetta import author, frameworks
+from rosetta import author, endurance, frameworks, parity, sandboxes
 from rosetta.console import CANNOT_RUN, INTERRUPTED, Console
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
@@ -23,6 +23,7 @@ def cli() -> None:
       rosetta play wordle                play one yourself
       rosetta doctor                     which frameworks are ready, and what is missing
       rosetta conformance openenv        prove that a framework shows the same behaviour
+      rosetta certify wordle             prove it of all frameworks at once, and write a certificate
       rosetta bench openenv --plan quick measure it, and write a report
 
     Exit codes: 0 all is well; 1 a check failed (a divergence, a broken promise); 2 the command was wrong;
@@ -30,7 +31,13 @@ def cli() -> None:
     """  # noqa: D301 - the backspace is click's mark for a paragraph that keeps its lines
 
 
-for command in (*author.COMMANDS, *frameworks.COMMANDS):
+for command in (
+    *author.COMMANDS,
+    *frameworks.COMMANDS,
+    *endurance.COMMANDS,
+    *parity.COMMANDS,
+    *sandboxes.COMMANDS,
+):
     cli.add_command(command)
 
 
