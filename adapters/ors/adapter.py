@@ -64,7 +64,7 @@ class OrsAdapter:
             Feature.TOOL_CALLS: native,
             Feature.TEXT_ACTIONS: Support(
                 Level.EMULATED,
-                "ORS calls tools only; text is the input of a call that no tool has the name of",
+                "ORS calls tools only; text is the input of a call whose name the client chose for the session, unseen by models",
             ),
             Feature.TOOL_SCHEMAS: native,
             Feature.ERROR_CODES: Support(Level.EMULATED, "the metadata of the tool's output"),

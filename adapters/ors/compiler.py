@@ -38,7 +38,14 @@ from adapters.ors.framework import (
 from adapters.ors.framework import (
     tool as ors_tool,
 )
-from adapters.ors.wire import keep_space, read_action, write_blocks, write_prompt
+from adapters.ors.wire import (
+    CHANNEL,
+    SHORTEST_CHANNEL,
+    keep_space,
+    read_action,
+    write_blocks,
+    write_prompt,
+)
 from canonical.catalogue import UnknownEnvironmentError, load_environment
 from canonical.content import JSON, quote
 from canonical.environment import Environment
@@ -97,14 +104,16 @@ class CompiledEnvironment(OrsEnvironment):
         """Choose the task.
 
         Args:
-            task_spec: A row of `list_tasks`, of which `id` counts; `seed` may be added, and is 0 by default.
+            task_spec: A row of `list_tasks`, of which `id` counts; `seed` may be added, and is 0 by default. A client
+                that sends assistant text names its channel under `action_channel`.
             secrets: Not used: the environment has everything that it needs.
 
         Raises:
-            Refusal: There is no such task.
+            Refusal: There is no such task, or the seed or the channel is wrong.
         """
         super().__init__(task_spec=task_spec or {}, secrets=secrets or {})
         self._task, self._seed = self._choose(task_spec or {})
+        self._channel = _channel(task_spec or {})
         self._episode: Episode[Any] | None = None
         self._turn = asyncio.Lock()
         self._is_leaving = False
@@ -216,7 +225,7 @@ class CompiledEnvironment(OrsEnvironment):
         return self._episode
 
     async def _call_tool(self, name: str, input: Mapping[str, Any]) -> Answer:  # noqa: A002 - the name that ORS gives it
-        action = read_action(name, input)
+        action = read_action(name, input, self._channel)
         try:
             output = await self._act(ToolCall(name, dict(input)) if action is None else action)
         except Refusal as refusal:
@@ -413,6 +422,16 @@ def _method(tool: Tool) -> Callable[..., Any]:
     call.__annotations__ = {"arguments": model, "return": ToolOutput}
     made: Callable[..., Any] = ors_tool(call)
     return made
+
+
+def _channel(spec: Mapping[str, Any]) -> str | None:
+    channel = spec.get(CHANNEL)
+    if channel is None or (isinstance(channel, str) and len(channel) >= SHORTEST_CHANNEL):
+        return channel
+    raise Refusal(
+        422,
+        f"{CHANNEL} of task_spec must be a text of at least {SHORTEST_CHANNEL} characters that no model sees",
+    )
 
 
 def _split(name: str) -> Split:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from adapters.ors.client import Client
-from adapters.ors.wire import read_blocks, read_prompt, write_action
+from adapters.ors.wire import CHANNEL, make_channel, read_blocks, read_prompt, write_action
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, ErrorCode, Observation
 from canonical.step import NO_COMPONENTS, Cause, StepResult
@@ -28,6 +28,7 @@ class OrsSession:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._session: Any = None
+        self._channel = make_channel()
         self._last: JSON = None
         self._return: float | None = None
         self._is_over = False
@@ -50,7 +51,7 @@ class OrsSession:
         """
         self._check()
         await self._leave()
-        self._session = self._client.session({"id": task, "seed": seed})
+        self._session = self._client.session({"id": task, "seed": seed, CHANNEL: self._channel})
         try:
             await self._ask(self._session.__aenter__())
             shown: list[Any] = [asdict(block) for block in await self._ask(self._session.get_prompt())]
@@ -76,7 +77,7 @@ class OrsSession:
         self._check()
         if self._session is None:
             raise SessionError("open an episode before stepping")
-        name, arguments = write_action(action)
+        name, arguments = write_action(action, self._channel)
         output = asdict(await self._ask(self._session.call_tool(name, arguments)))
         self._last = output
         try:

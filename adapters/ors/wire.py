@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import secrets
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -12,29 +13,38 @@ from canonical.content import JSON, Block, Image, Message, Text, project_text
 from canonical.tool import ToolCall
 from canonical.transcript import Action, action_from_json
 
-ACTION = "assistant action"
-"""The name under which a whole action travels where ORS has a tool's name.
+CHANNEL = "action_channel"
+"""The key of a task_spec under which a client names the channel for whole actions.
 
 ORS carries tool calls only, and no lone surrogates. So assistant text, and a call with lone surrogates, is sent as a call
-of this name. It has a space and is therefore the name of no tool. Whoever writes it reaches what any action reaches.
+of a name that the client has made up for this one session. Models never see it, so no call of a model can be mistaken for
+it; a session without it has no such channel.
 """
+
+SHORTEST_CHANNEL = 16
+"""How many characters a channel has at least, so that nobody guesses it."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def write_action(action: Action) -> tuple[str, dict[str, JSON]]:
-    """Return the name and the input with which an action is called."""
+def make_channel() -> str:
+    """Return a new name for the channel of one session; its spaces keep it apart from every tool."""
+    return f"assistant action {secrets.token_hex(16)}"
+
+
+def write_action(action: Action, channel: str) -> tuple[str, dict[str, JSON]]:
+    """Return the name and the input with which an action is called in a session that has a channel."""
     if isinstance(action, str):
-        return ACTION, {"text": action} if _is_unicode(action) else {"exact": _exact(json.dumps(action))}
+        return channel, {"text": action} if _is_unicode(action) else {"exact": _exact(json.dumps(action))}
     # Escaped by JSON, a lone surrogate leaves no trace in the bytes; so the text is looked at before.
     if _is_unicode(json.dumps(action.to_json(), ensure_ascii=False)):
         return action.name, dict(action.arguments)
-    return ACTION, {"exact": _exact(json.dumps(action.to_json()))}
+    return channel, {"exact": _exact(json.dumps(action.to_json()))}
 
 
-def read_action(name: str, arguments: Mapping[str, Any]) -> Action | None:
-    """Return the action that `write_action` sent under the name `ACTION`, or None when this is an ordinary call."""
-    if name != ACTION:
+def read_action(name: str, arguments: Mapping[str, Any], channel: str | None) -> Action | None:
+    """Return the action that `write_action` sent through a channel, or None when this is an ordinary call."""
+    if channel is None or name != channel:
         return None
     match dict(arguments):
         case {"text": str(text), **rest} if not rest:
@@ -229,7 +239,9 @@ class OrsWire:
         memory["session"] = next((data for event, data in _events(made) if event == "task_id"), None)
         if memory["session"] is None:
             raise _unknown("the answer to create_session", made)
-        spec = {"env_name": memory["environment"], "task_spec": {"id": task, "seed": seed}}
+        memory["channel"] = make_channel()
+        task_spec = {"id": task, "seed": seed, CHANNEL: memory["channel"]}
+        spec = {"env_name": memory["environment"], "task_spec": task_spec}
         created = yield self._ask(memory, "POST", "/create", spec)
         if created.status != 200:
             return _refused("create", created)
@@ -245,7 +257,7 @@ class OrsWire:
     def step(self, memory: dict[str, Any], name: str, arguments: Mapping[str, JSON]) -> Operation:
         """Call a tool."""
         called = ToolCall(name, arguments)
-        name, given = write_action(called)
+        name, given = write_action(called, memory["channel"])
         answer = yield self._ask(
             memory, "POST", f"/{memory['environment']}/call", {"name": name, "input": given}
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from adapters.ors.wire import make_channel
+
 
 def test_no_answer_of_the_server_holds_the_secret(lab, raw, canary, caplog, capfd):
     name = lab.environment.name
@@ -41,7 +43,8 @@ def test_no_answer_of_the_server_holds_the_secret(lab, raw, canary, caplog, capf
         bad.ask("POST", f"/{name}/call", {"name": "draw", "input": {}})
         bad.ask("POST", "/delete")
         client.seen += bad.seen
-    assert client.create(id="test/0", seed=5)[0] == 200
+    channel = make_channel()
+    assert client.create(id="test/0", seed=5, action_channel=channel)[0] == 200
     client.ask("GET", f"/{name}/prompt")
     client.ask("GET", f"/{name}/task_tools")
     client.ask("GET", f"/{name}/messages")
@@ -70,7 +73,7 @@ def test_no_answer_of_the_server_holds_the_secret(lab, raw, canary, caplog, capf
         {"text": '<tool_call>{"name": "crash", "arguments": {}}</tool_call>'},
         {"exact": "?"},
     ):
-        client.ask("POST", f"/{name}/call", {"name": "assistant action", "input": given})
+        client.ask("POST", f"/{name}/call", {"name": channel, "input": given})
     client.call("finish")
     client.call("finish")
     client.ask("POST", "/delete")
@@ -100,6 +103,7 @@ def test_what_a_refused_client_reads_is_in_words(lab, raw):
         ({}, 422, "needs the id of a task, such as 'train/0'"),
         ({"id": "train/none"}, 422, "there is no task 'train/none'"),
         ({"id": "train/0", "seed": True}, 422, "must be an integer"),
+        ({"id": "train/0", "action_channel": "guessable"}, 422, "at least 16 characters that no model sees"),
     ):
         client = raw(lab)
         # One distribution builds the environment in the request, the other one after it.

@@ -91,6 +91,13 @@ def test_every_kind_of_action_gives_the_transcript_of_the_reference(lab):
     assert lab.becomes(0)
 
 
+def test_no_name_that_a_model_can_write_is_the_channel_of_texts(lab):
+    names = ["assistant action", "action_channel", f"assistant action {'0' * 32}"]
+    actions = [ToolCall(name, {"text": "crash"}) for name in names]
+    steps = asyncio.run(compare(lab, "train/0", 0, actions)).steps
+    assert {step.result.observation.error for step in steps} == {ErrorCode.UNKNOWN_TOOL}
+
+
 def test_wordle_gives_the_transcripts_of_the_reference(wordle):
     words = ["crane", "sloth", "zzzzz", "toolong", "bumpy", "fjord", "vixen", "waltz", "crane"]
     for number in range(5):

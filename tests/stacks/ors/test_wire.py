@@ -13,6 +13,7 @@ import pytest
 
 from adapters.ors.wire import (
     WIRE,
+    make_channel,
     read_action,
     read_blocks,
     read_prompt,
@@ -97,7 +98,7 @@ def test_what_a_model_reads_of_images_is_their_text_form(standing_lab, engine):
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"3", b"{}", b"\xff", b'["', b"event: end\r\ndata: {}\r\n\r\n"])
 def test_an_answer_that_the_protocol_does_not_know_is_a_value_error(body):
-    memory = {"environment": "wordle", "session": "x"}
+    memory = {"environment": "wordle", "session": "x", "channel": make_channel()}
     for operation in (WIRE.connect({}), WIRE.reset({**memory}, "train/0", 0), WIRE.step(memory, "guess", {})):
         next(operation)
         with pytest.raises(ValueError):
@@ -139,14 +140,17 @@ def test_content_and_prompts_come_back_as_they_were(blocks):
     ],
 )
 def test_an_action_comes_back_as_it_was(action):
-    name, arguments = write_action(action)
+    channel = make_channel()
+    name, arguments = write_action(action, channel)
     json.dumps([name, arguments], ensure_ascii=False).encode()
-    read = read_action(name, arguments)
+    read = read_action(name, arguments, channel)
     assert (ToolCall(name, arguments) if read is None else read) == action
 
 
 def test_what_is_no_action_of_this_project_is_an_ordinary_call():
-    name, _ = write_action("text")
+    name, _ = write_action("text", channel := make_channel())
+    assert read_action(name, {"text": "a"}, None) is None
+    assert read_action(name, {"text": "a"}, make_channel()) is None
     for arguments in (
         {},
         {"text": 3},
@@ -155,7 +159,7 @@ def test_what_is_no_action_of_this_project_is_an_ordinary_call():
         {"exact": "bm8="},
         {"exact": "W10="},
     ):
-        assert read_action(name, arguments) is None
+        assert read_action(name, arguments, channel) is None
 
 
 def test_the_wire_needs_no_framework():
