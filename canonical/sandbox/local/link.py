@@ -278,9 +278,8 @@ class Link(asyncio.Protocol):
                 return await answer
             finally:
                 idle.cancel()
-                if not answer.done():
-                    answer.cancel()
-                    self._cancel(number)
+                answer.cancel()
+                self._cancel(number)
         finally:
             if held:
                 self._hub.commands.release()
@@ -305,7 +304,7 @@ class Link(asyncio.Protocol):
         return fields, call.parts
 
     def _cancel(self, number: int) -> None:
-        # The call stays known until its answer has come, so that the answer is not taken for something else.
+        """End a command whose answer nobody waits for any more."""
         if self._gone is None and self._transport is not None and number in self._calls:
             self._transport.write(frames.pack(0, frames.CANCEL, [frames.number(number)]))
             self._calls.pop(number, None)
@@ -320,5 +319,5 @@ def _error(fields: Sequence[bytes], path: str) -> SandboxError:
     if code == "command":
         return CommandFailedError(text)
     if code == "refused":
-        return RefusedError(f"{path}: {text}" if path else text)
+        return RefusedError(f"{path:.200}: {text}" if path else text)
     raise frames.FrameError("an error of an unknown kind")
