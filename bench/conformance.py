@@ -25,11 +25,13 @@ from canonical.catalogue import load_environment
 from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.episode import Episode
+from canonical.reward import Aggregation
 from canonical.task import Task
 from canonical.transcript import (
     Difference,
     Transcript,
     TranscriptStep,
+    digest_of,
     first_difference,
 )
 
@@ -38,6 +40,9 @@ TOUCHSTONE = str(Path(__file__).parent / "touchstone")
 _TOUCHSTONE_SHARE = 4
 WIDTH = 8
 """How many scenarios are played at the same time."""
+RETURN = "return, as a trainer of the framework reads it"
+"""The piece that differs when a framework's steps are right and its own reading of their reward is not."""
+_ROUNDING = 1e-9
 _SHORTEST_SECRET = 4
 _LONG_SECRET = 8
 
@@ -117,13 +122,16 @@ class ConformanceResult:
         divergences: Everything that differed, in the order of the scenarios.
         not_compared: Features that the framework declares absent, so that what they carry is left out.
         features: What was proven of each feature.
-        digest: SHA-256 over the reference transcripts; equal runs of equal environments have equal digests.
+        returns: How many returns were read in the framework's own way, and compared.
+        digest: SHA-256 over the transcripts that the framework showed; runs of one plan have equal digests where nothing
+            differs and nothing is left out.
         seconds: How long it took.
     """
 
     episodes: int = 0
     steps: int = 0
     scenarios: int = 0
+    returns: int = 0
     divergences: list[Divergence] = field(default_factory=list)
     not_compared: tuple[str, ...] = ()
     features: tuple[FeatureProof, ...] = ()
@@ -141,7 +149,13 @@ class _Played:
     opened: Opened = field(default_factory=lambda: Opened((), ()))
     steps: list[TranscriptStep] = field(default_factory=list)
     exposed: list[tuple[int, JSON]] = field(default_factory=list)
+    reported: float | None = None
     failure: str | None = None
+
+    @property
+    def waits_for_report(self) -> bool:
+        """Whether the episode is over as far as the framework showed, and its return was not read yet."""
+        return bool(self.steps) and self.steps[-1].result.cause is not None and self.reported is None
 
 
 def plan_scenarios(
@@ -284,10 +298,10 @@ class _Play:
         self._urls = urls
         self._gate = asyncio.Semaphore(WIDTH)
         self._found: dict[int, list[Divergence]] = {}
-        self._digests: dict[int, list[str]] = {}
+        self._shown: dict[int, list[Transcript]] = {}
 
     async def all(self, scenarios: list[Scenario]) -> str:
-        """Play all scenarios, add what differs to the result, and return a digest of the reference's transcripts."""
+        """Play all scenarios, add what differs to the result, and return a digest of the transcripts that were shown."""
         try:
             async with asyncio.TaskGroup() as group:
                 for index, scenario in enumerate(scenarios):
@@ -296,10 +310,7 @@ class _Play:
             raise _first(broken) from None
         for index in sorted(self._found):
             self._result.divergences.extend(self._found[index])
-        digest = hashlib.sha256()
-        for index in sorted(self._digests):
-            digest.update("".join(self._digests[index]).encode("ascii"))
-        return digest.hexdigest()
+        return digest_of(transcript for index in sorted(self._shown) for transcript in self._shown[index])
 
     async def _one(self, index: int, scenario: Scenario) -> None:
         async with self._gate:
@@ -307,10 +318,11 @@ class _Play:
             if so_far >= self._stop_after:
                 return
             url = await self._urls.get(scenario.tool_seconds)
-            self._found[index], expected = await check_scenario(
-                self._driver, scenario, source=self._source, url=url, absent=self._absent
-            )
-            self._digests[index] = [transcript.digest() for transcript in expected.values()]
+            played = await _play(self._driver, scenario, self._source, url)
+            expected = await _expected(self._environment, scenario)
+            self._found[index] = list(_compare(self._environment, scenario, played, expected, self._absent))
+            self._shown[index] = [_shown(played[name], expected[name]) for name in expected]
+            self._result.returns += sum(one.reported is not None for one in played.values())
             self._result.scenarios += 1
             self._result.episodes += len(scenario.sessions)
             self._result.steps += sum(len(transcript.steps) for transcript in expected.values())
@@ -395,6 +407,8 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
             case "expose":
                 played.exposed.append((len(played.steps), await session.public_state()))
             case _:
+                if played.waits_for_report:
+                    played.reported = await session.reported_return()
                 await session.close()
     except WorkerDied:
         raise
@@ -441,15 +455,7 @@ def _compare(
         mine = played[name]
         what = f"{environment.name} / {scenario.name}: {scenario.promise}"
         session = f"{name} (task {reference.task}, seed {reference.seed})"
-        framework = Transcript(
-            environment=reference.environment,
-            version=reference.version,
-            task=reference.task,
-            seed=reference.seed,
-            prompt=mine.opened.prompt,
-            tools=mine.opened.tools,
-            steps=tuple(mine.steps),
-        )
+        framework = _shown(mine, reference)
         different = first_difference(project(reference, absent), project(framework, absent))
         if different is not None and not (different.piece == "length" and mine.failure):
             yield Divergence(
@@ -458,11 +464,38 @@ def _compare(
             )  # fmt: skip
         elif mine.failure is not None:
             yield Divergence(what, session, len(mine.steps), "session", "goes on", mine.failure)
+        elif mine.reported is not None and not same_return(environment, reference.total, mine.reported):
+            yield Divergence(
+                what, session, len(mine.steps), RETURN, repr(reference.total), repr(mine.reported)
+            )
         task = environment.tasks().get(reference.task)
         for after, state in mine.exposed:
             leak = _leak(task, reference, after, state)
             if leak is not None:
                 yield Divergence(what, session, after, "secret", "no secret in what a client can read", leak)
+
+
+def _shown(played: _Played, reference: Transcript) -> Transcript:
+    return Transcript(
+        environment=reference.environment,
+        version=reference.version,
+        task=reference.task,
+        seed=reference.seed,
+        prompt=played.opened.prompt,
+        tools=played.opened.tools,
+        steps=tuple(played.steps),
+    )
+
+
+def same_return(environment: Environment[Any], reference: float, reported: float) -> bool:
+    """Return whether the return that a framework reports is the reference's.
+
+    Payments that are differences of scores, as those of the aggregation `last`, sum to the return up to rounding; all
+    others do exactly.
+    """
+    if environment.reward.aggregation is Aggregation.LAST:
+        return abs(reference - reported) <= _ROUNDING
+    return reference == reported
 
 
 def _action_at(transcript: Transcript, difference: Difference) -> str:

@@ -211,6 +211,7 @@ def _conformance_value(stack: Stack, result: ConformanceResult) -> dict[str, Any
         "stack": stack.label,
         "episodes": result.episodes,
         "steps": result.steps,
+        "returns": result.returns,
         "divergences": [divergence.render() for divergence in result.divergences],
         "not_compared": list(result.not_compared),
         "features": [proof.to_json() for proof in result.features],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.client import start_worker
-from bench.conformance import ConformanceResult, run_conformance
+from bench.conformance import RETURN, ConformanceResult, run_conformance
 from tests.miniatures import liars
 
 PYTHON = Path(sys.executable)
@@ -32,6 +32,7 @@ PIECES = {
     "StepsAfterTheEndPlayOn": "error",
     "SessionsMixedUp": "observation",
     "StatusRaisedAsCrash": "session",
+    "ReturnMisread": RETURN,
 }
 
 

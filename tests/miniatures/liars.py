@@ -197,6 +197,11 @@ class StatusRaisedAsCrash(Honest):
         return result
 
 
+class ReturnMisread(Honest):
+    async def reported_return(self) -> float:
+        return await super().reported_return() / 2
+
+
 class _Liar(ReferenceAdapter):
     def __init__(self, kind: type[Honest | _Forgetful]) -> None:
         self.name = kind.__name__
