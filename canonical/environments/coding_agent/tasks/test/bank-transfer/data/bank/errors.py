@@ -1,0 +1,2 @@
+class TransferError(Exception):
+    """Report a transfer that was refused."""

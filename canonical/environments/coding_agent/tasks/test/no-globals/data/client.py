@@ -1,0 +1,7 @@
+import sys
+
+import counter
+
+for line in sys.stdin:
+    counter.hit(line.strip())
+print(" ".join(counter.top(3)))

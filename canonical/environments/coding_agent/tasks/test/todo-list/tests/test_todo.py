@@ -1,0 +1,47 @@
+import json
+
+
+def play(solution, *commands, files=None):
+    """Run commands one after the other in one workspace, and return (exit code, stdout, stderr) of each."""
+    code = "import json, subprocess, sys\nout = []\nfor c in json.loads(sys.argv[1]):\n    r = subprocess.run(['python3', 'todo.py', *c], capture_output=True, text=True)\n    out.append([r.returncode, r.stdout, r.stderr])\nprint(json.dumps(out))"
+    result = solution.run(["python3", "-c", code, json.dumps(commands)], files=files or {})
+    return [tuple(each) for each in json.loads(result.stdout)]
+
+
+def test_add_and_list(solution):
+    results = play(solution, ["list"], ["add", "buy", "milk"], ["add", "caf\u00e9 \u2713"], ["list"])
+    assert results == [(0, "", ""), (0, "added 1\n", ""), (0, "added 2\n", ""), (0, "1 [ ] buy milk\n2 [ ] caf\u00e9 \u2713\n", "")]
+
+
+def test_done(solution):
+    results = play(solution, ["add", "a"], ["add", "b"], ["done", "1"], ["done", "1"], ["list"], ["list", "--all"])
+    assert [each[1] for each in results[2:]] == ["done 1\n", "done 1\n", "2 [ ] b\n", "1 [x] a\n2 [ ] b\n"]
+    assert all(each[0] == 0 for each in results)
+
+
+def test_clear_keeps_numbers(solution):
+    commands = [["add", "a"], ["add", "b"], ["add", "c"], ["done", "3"], ["done", "1"], ["clear"], ["list", "--all"], ["add", "d"], ["clear"], ["list"]]
+    outputs = [each[1] for each in play(solution, *commands)]
+    assert outputs[5:] == ["cleared 2\n", "2 [ ] b\n", "added 4\n", "cleared 0\n", "2 [ ] b\n4 [ ] d\n"]
+
+
+def test_errors(solution):
+    results = play(solution, ["done", "1"], [], ["add"], ["add", " "], ["done"], ["done", "x"], ["sing"], ["list", "--some"], ["clear", "now"], ["list"])
+    assert results[0] == (1, "", "todo.py: no item 1\n")
+    for result in results[1:-1]:
+        assert result[0] == 2 and result[1] == "" and result[2].startswith("usage:"), result
+    assert results[-1] == (0, "", "")
+
+
+def test_damaged_file(solution):
+    for damaged in ("{", "[1, 2", "null", '{"items": 5}'):
+        code = "import subprocess\nr = subprocess.run(['python3', 'todo.py', 'add', 'x'], capture_output=True, text=True)\nprint(r.returncode, r.stderr, open('todo.json').read())"
+        result = solution.run(["python3", "-c", code], files={"todo.json": damaged})
+        assert result.stdout == f"1 todo.py: todo.json is damaged\n {damaged}\n", damaged
+
+
+def test_replaced_in_one_step(solution):
+    code = "import os, subprocess\nsubprocess.run(['python3', 'todo.py', 'add', 'a'])\nbefore = open('todo.json')\nfirst = before.read()\nsubprocess.run(['python3', 'todo.py', 'add', 'b'])\nbefore.seek(0)\nprint(before.read() == first, os.fstat(before.fileno()).st_nlink, sorted(os.listdir()))"
+    lines = solution.run(["python3", "-c", code]).stdout.splitlines()
+    assert lines[-1].startswith("True 0 "), lines
+    assert not [name for name in eval(lines[-1][7:]) if name not in {"README.txt", "todo.json", "todo.py", "__pycache__"}]

@@ -1,0 +1,3 @@
+from plugins.registry import Registry
+
+__all__ = ["Registry"]

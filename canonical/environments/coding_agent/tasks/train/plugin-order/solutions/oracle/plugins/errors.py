@@ -1,0 +1,14 @@
+class CircleError(Exception):
+    """Report plugins that need each other; `names` begins and ends with the same name."""
+
+    def __init__(self, names):
+        super().__init__(" -> ".join(names))
+        self.names = names
+
+
+class UnknownPluginError(Exception):
+    """Report a need for a plugin that nobody registered."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.name = name

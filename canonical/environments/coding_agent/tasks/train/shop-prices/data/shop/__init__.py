@@ -1,0 +1,5 @@
+"""A small shop."""
+
+from shop.store import Shop
+
+__all__ = ["Shop"]

@@ -1,0 +1,2 @@
+class OutOfStock(Exception):
+    """Report a product of which there is not enough."""

@@ -1,0 +1,18 @@
+"""What things cost."""
+
+from functools import lru_cache
+
+
+@lru_cache(maxsize=None)
+def price_of(shop, product):
+    """Return the price of one piece."""
+    return shop.prices[product]
+
+
+def line_total(shop, product, quantity):
+    """Return what a line of an invoice costs, discount included."""
+    price = float(price_of(shop, product)) * quantity
+    for least, percent in shop.discounts:
+        if quantity >= least:
+            price = price * (100 - percent) / 100
+    return price
