@@ -24,7 +24,6 @@ def cli() -> None:
       rosetta doctor                     which frameworks are ready, and what is missing
       rosetta conformance openenv        prove that a framework shows the same behaviour
       rosetta certify wordle             prove it of all frameworks at once, and write a certificate
-      rosetta certify wordle             prove it of all frameworks at once, and write a certificate
       rosetta bench openenv --plan quick measure it, and write a report
 
     Exit codes: 0 all is well; 1 a check failed (a divergence, a broken promise); 2 the command was wrong;
