@@ -1,0 +1,244 @@
+"""Task bundles: folders with what an agent is given, what it is graded by, and known solutions.
+
+A bundle is a folder `<split>/<name>/` that holds
+
+- `task.yaml`: prompt, kind, solution, and optionally limits, max_turns and metadata;
+- `data/`: the files that the agent sees; they become its workspace;
+- `tests/*.py`: hidden, with top-level functions `test_<name>(solution)`;
+- `weights.json`: the name of each test -> its weight;
+- `solutions/oracle/`: files which, laid over `data/`, pass every test;
+- `solutions/wrong-<name>/`: files which look right and are not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from canonical.grading.grade import HiddenTest
+from canonical.grading.submission import may_be_carried
+from canonical.sandbox.protocol import Limits, Snapshot
+from canonical.task import Task, TaskLoadError, TaskSet
+
+ORACLE = "oracle"
+_WRONG = "wrong-"
+_KEYS = {"prompt", "kind", "solution", "limits", "max_turns", "metadata"}
+_ENTRIES = {"task.yaml", "weights.json", "data", "tests", "solutions"}
+_RESOURCES = {part.name: float if part.name == "cpu_s" else int for part in fields(Limits)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Hold everything about one task that is done in a workspace and graded by hidden tests.
+
+    Attributes:
+        prompt: What the agent is asked to do.
+        kind: What sort of task it is.
+        solution: Globs of the files that are carried into grading.
+        given: The files that the agent starts with.
+        tests: The hidden files, under `tests/`.
+        names: The hidden tests.
+        oracle: Files which, laid over the given ones, pass every test.
+        wrong: Name -> files which look right and are not.
+        limits: What a sandbox with files of this task may use.
+        command_s: The longest time that one command of the agent may take, in seconds.
+        test_s: The time for each hidden test, in seconds.
+        max_turns: How many tool calls the agent may make, when fewer than the environment allows.
+    """
+
+    prompt: str
+    kind: str
+    solution: tuple[str, ...]
+    given: Snapshot = field(repr=False)
+    tests: Snapshot = field(repr=False)
+    names: tuple[HiddenTest, ...] = field(repr=False)
+    oracle: Snapshot = field(repr=False)
+    wrong: Mapping[str, Snapshot] = field(default_factory=dict, repr=False)
+    limits: Limits = field(default_factory=Limits)
+    command_s: float = 120.0
+    test_s: float = 60.0
+    max_turns: int | None = None
+
+
+def load_bundles(folder: Path) -> TaskSet:
+    """Load every bundle of a folder as a task, and check it without reading the files that the agent sees.
+
+    Raises:
+        TaskLoadError: A bundle is incomplete or malformed; the error names the file and the reason.
+    """
+    tasks = TaskSet.from_bundles(folder)
+    for task in tasks:
+        _check(task, _root(task))
+    return tasks
+
+
+def read_bundle(task: Task) -> Bundle:
+    """Read everything that belongs to a task that `load_bundles` returned.
+
+    Raises:
+        TaskLoadError: The bundle is incomplete or malformed; the error names the file and the reason.
+    """
+    root = _root(task)
+    names = _check(task, root)
+    inputs: Mapping[str, Any] = task.inputs
+    times, limits = _limits(root, inputs)
+    solutions = root / "solutions"
+    return Bundle(
+        prompt=inputs["prompt"],
+        kind=inputs["kind"],
+        solution=tuple(inputs["solution"]),
+        given=read_files(root / "data"),
+        tests=read_files(root / "tests", under="tests/"),
+        names=names,
+        oracle=read_files(solutions / ORACLE),
+        wrong={
+            path.name.removeprefix(_WRONG): read_files(path) for path in sorted(solutions.glob(f"{_WRONG}*"))
+        },
+        limits=limits,
+        max_turns=inputs.get("max_turns"),
+        **times,
+    )
+
+
+def read_files(folder: Path, *, under: str = "") -> Snapshot:
+    """Return the files below a folder; what Python leaves beside programs that it has run is no part of it.
+
+    Raises:
+        TaskLoadError: There is something that is neither a file nor a folder.
+    """
+    files: dict[str, bytes] = {}
+    executable: set[str] = set()
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if "__pycache__" in relative.parts:
+            continue
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise TaskLoadError(path, "is neither a file nor a folder; a bundle holds nothing else")
+        if path.is_file():
+            name = under + relative.as_posix()
+            files[name] = path.read_bytes()
+            if path.stat().st_mode & 0o100:
+                executable.add(name)
+    return Snapshot(files=files, executable=frozenset(executable))
+
+
+def overlaid(given: Snapshot, over: Snapshot) -> Snapshot:
+    """Return the files of one snapshot laid over those of another."""
+    kept = given.executable - over.files.keys()
+    return Snapshot(files={**given.files, **over.files}, executable=kept | over.executable)
+
+
+def _root(task: Task) -> Path:
+    if task.folder is None:
+        raise ValueError(f"task {task.id} comes from no bundle")
+    return task.folder
+
+
+def _check(task: Task, root: Path) -> tuple[HiddenTest, ...]:
+    for entry in sorted(root.iterdir()):
+        if entry.name not in _ENTRIES:
+            raise TaskLoadError(entry, f"is no part of a bundle; the parts are {', '.join(sorted(_ENTRIES))}")
+    _check_description(root / "task.yaml", task.inputs)
+    _limits(root, task.inputs)
+    patterns: Any = task.inputs["solution"]
+    _check_solutions(root, patterns)
+    return _names(root, task.secret)
+
+
+def _check_description(path: Path, inputs: Mapping[str, Any]) -> None:
+    unknown = sorted(set(inputs) - _KEYS)
+    if unknown:
+        raise TaskLoadError(
+            path, f"has unknown keys {', '.join(unknown)}; the keys are {', '.join(sorted(_KEYS))}"
+        )
+    for key in ("prompt", "kind"):
+        if not isinstance(inputs.get(key), str) or not inputs[key].strip():
+            raise TaskLoadError(path, f"needs a text {key!r}")
+    patterns = inputs.get("solution")
+    if (
+        not isinstance(patterns, list)
+        or not patterns
+        or not all(isinstance(one, str) and one for one in patterns)
+    ):
+        raise TaskLoadError(path, "needs 'solution', a list of at least one glob of files to grade")
+    for pattern in patterns:
+        if pattern.startswith("/") or ".." in pattern.split("/"):
+            raise TaskLoadError(path, f"the glob {pattern!r} of 'solution' must stay in the workspace")
+    turns = inputs.get("max_turns", 1)
+    if type(turns) is not int or turns < 1:
+        raise TaskLoadError(path, "'max_turns' must be an integer of at least 1")
+    if not isinstance(inputs.get("metadata", {}), dict):
+        raise TaskLoadError(path, "'metadata' must be a mapping")
+
+
+def _limits(root: Path, inputs: Mapping[str, Any]) -> tuple[dict[str, float], Limits]:
+    path, given = root / "task.yaml", inputs.get("limits", {})
+    if not isinstance(given, dict):
+        raise TaskLoadError(path, "'limits' must be a mapping")
+    known = {"command_s": float, "test_s": float, **_RESOURCES}
+    for key, value in given.items():
+        if key not in known:
+            raise TaskLoadError(path, f"'limits' has the unknown key {key}; its keys are {', '.join(known)}")
+        is_number = type(value) is int or (known[key] is float and type(value) is float)
+        if not is_number or not 0 < value < float("inf"):
+            kind = "number" if known[key] is float else "integer"
+            raise TaskLoadError(path, f"the limit {key} must be a positive {kind}")
+    times = {key: float(given[key]) for key in ("command_s", "test_s") if key in given}
+    resources = {key: value for key, value in given.items() if key in _RESOURCES}
+    return times, replace(Limits(), **resources)
+
+
+def _check_solutions(root: Path, patterns: Sequence[str]) -> None:
+    solutions = root / "solutions"
+    if not (solutions / ORACLE).is_dir():
+        raise TaskLoadError(solutions / ORACLE, "is missing from the bundle")
+    for folder in sorted(solutions.iterdir()):
+        if folder.name != ORACLE and not (folder.name.startswith(_WRONG) and folder.is_dir()):
+            raise TaskLoadError(folder, f"is neither {ORACLE} nor a folder whose name begins with {_WRONG!r}")
+        paths = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        if not paths:
+            raise TaskLoadError(folder, "holds no file")
+        for path in paths:
+            if not may_be_carried(path.relative_to(folder).as_posix(), patterns):
+                raise TaskLoadError(
+                    path, "would not be carried into grading: it matches no glob of 'solution'"
+                )
+
+
+def _names(root: Path, secret: Mapping[str, Any]) -> tuple[HiddenTest, ...]:
+    weights: dict[str, float] = secret["weights"]
+    found: dict[str, str] = {}
+    for path in sorted((root / "tests").rglob("*.py")):
+        if "__pycache__" in path.parts:
+            continue
+        for name, line in _test_functions(path):
+            if name in found:
+                raise TaskLoadError(path, f"the test {name} is already defined in {found[name]}", line)
+            if name not in weights:
+                raise TaskLoadError(path, f"the test {name} has no weight in weights.json", line)
+            found[name] = path.relative_to(root).as_posix()
+    for name in weights:
+        if name not in found:
+            raise TaskLoadError(root / "weights.json", f"names {name!r}, which no file under tests/ defines")
+    return tuple(HiddenTest(name, path, float(weights[name])) for name, path in found.items())
+
+
+def _test_functions(path: Path) -> Iterator[tuple[str, int]]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise TaskLoadError(
+            path, f"is not Python: {getattr(error, 'msg', error)}", getattr(error, "lineno", None)
+        ) from None
+    for node in tree.body:
+        if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test"):
+            raise TaskLoadError(path, f"the test {node.name} must be a plain function", node.lineno)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+            if [argument.arg for argument in node.args.args] != ["solution"]:
+                raise TaskLoadError(
+                    path, f"the test {node.name} must take one argument, solution", node.lineno
+                )
+            yield node.name, node.lineno

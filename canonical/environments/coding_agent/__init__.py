@@ -1,0 +1,1 @@
+"""Coding tasks in a sandboxed workspace, graded by hidden tests."""
