@@ -197,6 +197,8 @@ def _load_script(script: protocol.Script) -> Script:
             )
             for call, seen in zip(script.calls, script.expected or [], strict=True)
         ),
+        # Held sessions are left after their last call, and a framework that scores them then says this.
+        total=script.expected[-1].total if script.expected else None,
     )
 
 

@@ -254,13 +254,17 @@ class Observed(_Message):
 
 
 class Expected(BaseModel):
-    """Hold what the reference answered to one action of a script."""
+    """Hold what the reference answered to one action of a script.
+
+    `total` is the return of an episode that is left after this action; it is only there where it is known.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: str
     reward: float
     ended: bool
+    total: float | None = None
 
 
 class Script(BaseModel):

@@ -18,7 +18,7 @@ from bench.records import Cell, CellStatus, Note, RunWriter, Subject
 from bench.samples import SampleColumns
 from bench.server import Server
 from bench.stacks import ROOT, Stack
-from bench.workloads import Workload, play_unfinished
+from bench.workloads import Workload, play_unfinished, return_when_left
 from canonical.environment import Environment
 
 _ANSWER_TIMEOUT_S = 60.0
@@ -221,9 +221,14 @@ async def make_scripts(environment: Environment[Any], plan: Plan) -> list[protoc
             )
         expected = [
             protocol.Expected(
-                text=result.observation.text, reward=result.reward, ended=result.cause is not None
+                text=result.observation.text,
+                reward=result.reward,
+                ended=result.cause is not None,
+                total=await return_when_left(
+                    environment, task, seed=index, calls=[call for call, _ in played[: turn + 1]]
+                ),
             )
-            for _, result in played
+            for turn, (_, result) in enumerate(played)
         ]
         calls = [call.to_json() for call, _ in played]
         scripts.append(protocol.Script(task=task.id, seed=index, calls=calls, expected=expected))

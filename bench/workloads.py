@@ -6,7 +6,7 @@ import asyncio
 import copy
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from canonical.environment import Environment
 from canonical.episode import Episode
 from canonical.sampling import random_call
-from canonical.step import StepResult
+from canonical.step import Cause, StepResult
 from canonical.task import Task
 from canonical.tool import Tool, ToolCall
 
@@ -109,3 +109,18 @@ async def play_unfinished(
         if results[-1].observation.error is None and (results[-1].cause is None or is_last):
             calls, played = tried, results
     return list(zip(calls, played, strict=True))
+
+
+async def return_when_left(
+    environment: Environment[Any], task: Task, *, seed: int, calls: Sequence[ToolCall]
+) -> float:
+    """Return what an episode is worth that is left after some calls: cancelled where it is not over, and scored."""
+    episode = await Episode.open_async(environment, task, seed=seed)
+    try:
+        for call in calls:
+            await episode.step_async(call)
+        if episode.cause is None:
+            await episode.truncate(Cause.CANCELLED)
+        return episode.total
+    finally:
+        await episode.close_async()

@@ -205,7 +205,7 @@ _RESPONSE: Mapping[str, JSON] = {
 class NeMoGymWire:
     """Translate between calls and requests; stateless, one object for all sessions.
 
-    A session remembers its cookies, and of its row the task and the key.
+    A session remembers its cookies, its row, and whether its episode is still to be verified.
     """
 
     transport: Literal["http"] = "http"
@@ -225,6 +225,7 @@ class NeMoGymWire:
             prompt = [read_content(message["content"]) for message in json.loads(body)["prompt"]]
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no answer to /seed_session: {body[:200]!r}") from error
+        memory["is_live"] = True
         return Reply("\n".join(project_text(blocks) for blocks in prompt), None, ended=False)
 
     def step(self, memory: Memory, name: str, arguments: Mapping[str, JSON]) -> Operation:
@@ -245,13 +246,15 @@ class NeMoGymWire:
         body = yield from _post(memory, "/verify", "application/json", write_json(asked))
         if isinstance(body, Reply):
             return body
+        memory["is_live"] = False
         try:
             return Reply("", float(json.loads(body)["reward"]), ended=None)
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no answer to /verify: {body[:200]!r}") from error
 
-    def close(self, memory: Memory) -> None:
-        """Return nothing: `/verify` is the end."""
+    def close(self, memory: Memory) -> Operation | None:
+        """Return the operation of `/verify` where it was not reached, so that the server frees the episode at once."""
+        return self.score(memory) if memory.get("is_live") else None
 
 
 def _post(

@@ -109,8 +109,12 @@ class _Run:
                 nonlocal faults
                 if wanted is None:
                     return None
+                # No step says what leaving the episode after it would be worth.
                 seen = protocol.Expected(
-                    text=result.observation.text, reward=result.reward, ended=result.cause is not None
+                    text=result.observation.text,
+                    reward=result.reward,
+                    ended=result.cause is not None,
+                    total=wanted.total,
                 )
                 if seen == wanted:
                     return None

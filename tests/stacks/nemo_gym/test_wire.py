@@ -54,6 +54,15 @@ def test_an_episode_by_requests_is_the_episode_of_the_reference(wordle):
     assert wordle.becomes(0)
 
 
+def test_a_session_that_was_given_up_is_verified_when_it_is_closed(wordle):
+    memory = {}
+    run(wordle.url, WIRE.reset(memory, "train/0005", 3))
+    assert wordle.endpoint.open_sessions() == 1
+    assert run(wordle.url, WIRE.close(memory)).error is None
+    assert wordle.becomes(0)
+    assert WIRE.close(memory) is None
+
+
 def test_a_refusal_is_an_error(wordle):
     assert run(wordle.url, WIRE.step({}, "guess", {"word": "crane"})).error == "POST /guess: status 409"
     assert run(wordle.url, WIRE.reset({}, "train/none", 0)).error == "POST /seed_session: status 404"
