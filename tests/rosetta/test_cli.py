@@ -17,7 +17,20 @@ from canonical.catalogue import environment_names
 from canonical.transcript import Transcript
 from rosetta.__main__ import main
 
-VERBS = ("envs", "play", "rollout", "check", "serve", "conformance", "bench", "report", "doctor", "stack")
+VERBS = (
+    "envs",
+    "play",
+    "rollout",
+    "check",
+    "serve",
+    "conformance",
+    "certify",
+    "golden",
+    "bench",
+    "report",
+    "doctor",
+    "stack",
+)
 
 
 class Done(NamedTuple):
@@ -169,6 +182,11 @@ def test_check_passes_what_keeps_its_promises_and_shows_what_does_not(
         (["bench", "openenv", "--release", "0.0.1"], 3, "no supported release '0.0.1'"),
         (["bench", "openenv", "--environment", "no/such/file.py"], 3, "there is no environment"),
         (["serve", "wordle", "--as", "gymnastics"], 3, "there is no framework"),
+        (["certify", "chess"], 3, "there is no environment 'chess'"),
+        (["certify", "wordle", "--framework", "gymnastics"], 3, "there is no framework 'gymnastics'"),
+        (["certify", "wordle", "--release", "9.9.9"], 2, "'9.9.9' names no single release"),
+        (["certify", "wordle", "--framework", "gem", "--release", "9"], 3, "has no supported release '9'"),
+        (["golden", "chess"], 3, "there is no environment 'chess'"),
         (["report", "/nowhere"], 2, "does not exist"),
         (["frobnicate"], 2, "No such command"),
     ],
@@ -266,3 +284,28 @@ def test_a_failure_among_things_done_side_by_side_is_one_line(
 
 def test_the_start_of_the_help_keeps_its_lines(rosetta: Rosetta) -> None:
     assert "\n    rosetta play wordle " in rosetta("--help").stdout
+
+
+def test_one_command_gives_a_new_environment_its_golden_set_and_says_later_whether_it_still_holds(
+    rosetta: Rosetta, tmp_path: Path
+) -> None:
+    example = Path(__file__).parents[2] / "docs" / "examples" / "higher_lower.py"
+    (tmp_path / "environment.py").write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    file = tmp_path / "golden" / "episodes.jsonl"
+    new = rosetta("golden", str(tmp_path))
+    assert new.returncode == 1
+    assert f"{file}: there is no such file yet\nNothing was written" in new.stdout
+    assert not file.exists()
+
+    assert rosetta("golden", str(tmp_path), "--write").returncode == 0
+    first = file.read_bytes()
+    value = json.loads(rosetta("golden", str(tmp_path), "--json").stdout)
+    assert value["state"] == "equal"
+    assert value["episodes"] >= 500
+
+    changed = first.replace(b"Higher.", b"Hotter.", 1)
+    file.write_bytes(changed)
+    told = rosetta("golden", str(tmp_path))
+    assert told.returncode == 1
+    assert "(left is the file, right the new recording): observation differs at step" in told.stdout
+    assert file.read_bytes() == changed
