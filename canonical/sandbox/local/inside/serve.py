@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # the public module costs every sandbox more
+import gc
 import os
 import select
 import time
@@ -271,6 +272,9 @@ class Serve:
 
     def _exec(self, call: int, fields: list[bytes]) -> None:
         timeout_s, keep, cwd, stdin, count, *rest = fields
+        if not self._processes.running and not self._processes.kept:
+            # There is nothing to look at yet, and most commands are over before there is.
+            self._watched_at = time.monotonic()
         argv, env = rest[: frames.whole(count)], rest[frames.whole(count) :]
         command = self._processes.start(
             call,
@@ -347,6 +351,8 @@ def main(fields: dict[bytes, bytes]) -> None:
     for signal in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(signal, _signal.SIG_IGN)
     settings = Settings(fields)
+    # A collection would touch every object, and so copy its page, in each child.
+    gc.freeze()
     # Commands run as the same user; what is not dumpable, they can neither read nor trace.
     hidden = _control(_PR_SET_DUMPABLE, 0)
     if not settings.isolated:
