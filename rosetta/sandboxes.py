@@ -1,0 +1,106 @@
+"""Verbs about sandboxes: check-sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from bench.progress import Progress
+from canonical.sandbox.backends import backend_names, load_backend
+from canonical.sandbox.check import BackendReport, CheckResult, Outcome, check_backend, select_checks
+from canonical.sandbox.protocol import Backend, Isolation
+from rosetta.console import FINDING, Console, output_options
+
+UNSAFE = "unsafe"
+"""The backend that isolates nothing; it has to be asked for twice."""
+_MARKS = {Outcome.PASSED: "kept", Outcome.FAILED: "BROKEN", Outcome.NOT_APPLICABLE: "does not apply"}
+
+
+def require_backend(name: str, *, unsafe_no_isolation: bool) -> Backend:
+    """Return the backend that a command was given.
+
+    Raises:
+        click.UsageError: It isolates nothing, and that was not said aloud.
+        canonical.sandbox.backends.UnknownBackendError: There is no such backend.
+        canonical.sandbox.protocol.BackendUnavailableError: What it is built on is missing.
+    """
+    if name == UNSAFE and not unsafe_no_isolation:
+        raise click.UsageError(
+            "the backend 'unsafe' runs every command with all rights of your user; say --unsafe-no-isolation to mean it"
+        )
+    return load_backend(name)
+
+
+@click.command("check-sandbox")
+@click.argument("backend")
+@click.option("--check", "names", multiple=True, help="Only this check; may be given several times.")
+@click.option(
+    "--unsafe-no-isolation", is_flag=True, help="Allow the backend 'unsafe', which isolates nothing at all."
+)
+@output_options
+def check_sandbox(
+    backend: str, *, names: tuple[str, ...], unsafe_no_isolation: bool, quiet: bool, as_json: bool
+) -> None:
+    """Check which promises a sandbox BACKEND keeps on this machine, and show what was seen.
+
+    The checks attack the sandbox from inside: they fill disks, memory and process tables, up to small limits. On a
+    backend that does not hold its limits this is felt outside.
+    """
+    console = Console(quiet=quiet, as_json=as_json)
+    checks = select_checks(names)
+    chosen = require_backend(backend, unsafe_no_isolation=unsafe_no_isolation)
+    with console.progress() as show:
+        done: list[CheckResult] = []
+
+        def hear(result: CheckResult) -> None:
+            done.append(result)
+            failed = sum(one.outcome is Outcome.FAILED for one in done)
+            show(Progress("checks", len(done), len(checks), f"{failed} broken; {result.name}"))
+
+        report = asyncio.run(check_backend(chosen, checks, on_result=hear))
+    console.result(render(report), value_of(report))
+    if not report.passed:
+        sys.exit(FINDING)
+
+
+def render(report: BackendReport) -> str:
+    """Write a report for a person."""
+    width = max((len(result.name) for result in report.results), default=0)
+    lines = [*isolation_lines(report.isolation), ""]
+    for result in report.results:
+        lines.append(f"{_MARKS[result.outcome]:<14}  {result.name:<{width}}  {result.promise}")
+        lines.extend(f"{'':<{16 + width}}  {line}" for line in result.evidence.splitlines())
+    counts = ", ".join(f"{report.count(outcome)} {word.lower()}" for outcome, word in _MARKS.items())
+    return "\n".join([*lines, "", f"{report.isolation.backend}: {counts}"])
+
+
+def isolation_lines(isolation: Isolation) -> list[str]:
+    """Write what a backend enforces here."""
+    return [
+        f"{isolation.backend}: {isolation.tool}",
+        f"  enforced  {', '.join(isolation.enforced) or 'nothing'}",
+        *(f"  missing   {name}: {reason}" for name, reason in sorted(isolation.missing.items())),
+    ]
+
+
+def value_of(report: BackendReport) -> Any:
+    """Return a report as plain data."""
+    isolation = report.isolation
+    return {
+        "backend": isolation.backend,
+        "passed": report.passed,
+        "isolation": {
+            "tool": isolation.tool,
+            "enforced": list(isolation.enforced),
+            "missing": dict(isolation.missing),
+        },
+        "checks": [{**asdict(result), "seconds": round(result.seconds, 3)} for result in report.results],
+    }
+
+
+COMMANDS = (check_sandbox,)
+__all__ = ["COMMANDS", "backend_names", "require_backend"]
