@@ -40,8 +40,9 @@ class Specification(_Part):
         tools: The tools as they are offered to a model.
         tasks: The number of tasks of each split.
         tasks_sha256: The hash of all tasks with their secrets.
-        definition_sha256: The hash of the Python files that define the environment.
         sha256: The hash of everything above as canonical JSON: sorted keys, no spaces, ASCII only.
+        definition_sha256: The hash of the Python files that define the environment. It is no part of the other: a comment
+            changes it, and no player notices.
     """
 
     name: str
@@ -52,8 +53,8 @@ class Specification(_Part):
     tools: list[dict[str, Any]]
     tasks: dict[str, int]
     tasks_sha256: str
-    definition_sha256: str
     sha256: str
+    definition_sha256: str
 
 
 class Golden(_Part):
@@ -252,9 +253,8 @@ def specify(environment: Environment[Any], *, definition_sha256: str) -> Specifi
         "tools": [tool.spec.to_json() for tool in environment.tools],
         "tasks": {split: len(tasks.split(split)) for split in tasks.splits},
         "tasks_sha256": tasks.sha256,
-        "definition_sha256": definition_sha256,
     }
-    return Specification(**value, sha256=_sha256(value))
+    return Specification(**value, sha256=_sha256(value), definition_sha256=definition_sha256)
 
 
 def _sha256(value: Any) -> str:
