@@ -110,6 +110,12 @@ def conformance(session: nox.Session) -> None:
     _rosetta(session, "conformance", "--all", "--build", *session.posargs)
 
 
+@nox.session(venv_backend="none", default=False, requires=["harness"])
+def certify(session: nox.Session) -> None:
+    """Certify Wordle, or what is named: its golden set through every framework, at every supported release."""
+    _rosetta(session, "certify", *(session.posargs or ["wordle"]), "--build")
+
+
 @nox.session(python=PYTHON, default=False)
 def faults(session: nox.Session) -> None:
     """Put deliberate faults into copies of the project; the suite must notice every one."""
