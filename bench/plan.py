@@ -55,7 +55,8 @@ SMOKE = Plan(
     latency_sessions=30,
     warmup_sessions=3,
     latency_turns=5,
-    pairs=4,
+    # The fewest that give a ratio an interval.
+    pairs=6,
     pair_sessions=4,
     cost_episodes=2_000,
     held=Workload(turns=2, tool_ns=_SECOND // 5, tool_kind="async", spread_ns=_SECOND // 5),

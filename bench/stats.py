@@ -381,23 +381,12 @@ def cluster_bootstrap(
     Raises:
         ValueError: The statistic returned NaN.
     """
-    count = len(trials)
-    needed = minimum_n(0.5, confidence)
-    if count < needed:
-        return TooSmall(count, needed, "an interval over trials")
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.integers(0, count, (resamples, count)), axis=1)
-    distinct, times = np.unique(drawn, axis=0, return_counts=True)
-    values = np.array([statistic([trials[index] for index in row]) for row in distinct], dtype=np.float64)
-    estimate = float(statistic(trials))
-    if np.isnan(values).any() or math.isnan(estimate):
-        raise ValueError("the statistic is not a number for some of the trials")
-    order = np.argsort(values)
-    # Order statistics of the resamples instead of interpolation, which would make NaN of two infinities.
-    reached = np.cumsum(times[order]) / resamples
-    at = np.searchsorted(reached, _expanded_tails(count, confidence))
-    low, high = values[order][np.minimum(at, values.size - 1)]
-    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), count, confidence)
+
+    def values(choices: NDArray[np.int64]) -> NDArray[np.float64]:
+        found = [statistic([trials[index] for index in choice]) for choice in choices]
+        return np.array(found, dtype=np.float64)
+
+    return _bootstrap(len(trials), values, seed, confidence, resamples)
 
 
 def cluster_quantile(
@@ -407,17 +396,65 @@ def cluster_quantile(
     pooled = pool(trials)
     if pooled.n < minimum_n(q, confidence):
         return TooSmall(pooled.n, minimum_n(q, confidence), quantile_name(q))
-    return cluster_bootstrap(trials, lambda some: _pooled_quantile(some, q), seed=seed, confidence=confidence)
+    return _bootstrap(
+        len(trials), lambda choices: _pooled_quantiles(trials, choices, q), seed, confidence, 4_000
+    )
 
 
-def _pooled_quantile(trials: Sequence[Population], q: float) -> float:
-    merged = np.concatenate([trial.ok for trial in trials])
-    n = sum(trial.n for trial in trials)
-    if n == 0:
-        # Only empty trials were drawn; nothing was answered.
-        return math.inf
-    rank = _rank(n, q)
-    return float(np.partition(merged, rank - 1)[rank - 1]) if rank <= merged.size else math.inf
+def _bootstrap(
+    count: int,
+    values: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    seed: int,
+    confidence: float,
+    resamples: int,
+) -> Interval | TooSmall:
+    # `values` computes the statistic of choices of trials, one per row, each a row of indices.
+    needed = minimum_n(0.5, confidence)
+    if count < needed:
+        return TooSmall(count, needed, "an interval over trials")
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.integers(0, count, (resamples, count)), axis=1)
+    distinct, times = np.unique(drawn, axis=0, return_counts=True)
+    found = values(distinct)
+    estimate = float(values(np.arange(count)[np.newaxis])[0])
+    if np.isnan(found).any() or math.isnan(estimate):
+        raise ValueError("the statistic is not a number for some of the trials")
+    order = np.argsort(found)
+    # Order statistics of the resamples instead of interpolation, which would make NaN of two infinities.
+    reached = np.cumsum(times[order]) / resamples
+    at = np.searchsorted(reached, _expanded_tails(count, confidence))
+    low, high = found[order][np.minimum(at, found.size - 1)]
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate), count, confidence)
+
+
+def _pooled_quantiles(
+    trials: Sequence[Population], choices: NDArray[np.int64], q: float
+) -> NDArray[np.float64]:
+    """Find the quantile of the pooled samples of each choice of trials, by bisection among all values that occur.
+
+    A choice is never merged: how many of its samples a value is not exceeded by is the sum over its trials.
+    """
+    weights = (choices[:, :, np.newaxis] == np.arange(len(trials))).sum(axis=1)
+    n = weights @ np.array([trial.n for trial in trials], dtype=np.int64)
+    # As `_rank` computes it.
+    ranks = np.clip(np.ceil(n * q * (1 - 1e-12)).astype(np.int64), 1, np.maximum(n, 1))
+    values = np.unique(np.concatenate([trial.ok for trial in trials]))
+    first, last = np.zeros(len(n), dtype=np.int64), np.full(len(n), values.size)
+    while (first < last).any():
+        middle = (first + last) // 2
+        at = values[np.minimum(middle, values.size - 1)]
+        reached = sum(
+            weights[:, place] * np.searchsorted(trial.ok, at, side="right")
+            for place, trial in enumerate(trials)
+        )
+        enough = reached >= ranks
+        # Where the search is over already, the middle is its result and changes nothing.
+        first, last = (
+            np.where(enough | (first == last), first, middle + 1),
+            np.where(enough & (first < last), middle, last),
+        )
+    # Beyond every value lie the operations that failed; a choice of empty trials alone has nothing else.
+    return np.append(values.astype(np.float64), math.inf)[np.where(n > 0, first, values.size)]
 
 
 @dataclass(frozen=True, slots=True)

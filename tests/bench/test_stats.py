@@ -267,6 +267,26 @@ class TestClusters:
         with pytest.raises(ValueError, match="not a number"):
             cluster_bootstrap([1.0] * 6, lambda _: math.nan, seed=1)
 
+    @settings(deadline=None, max_examples=8)
+    @given(
+        st.lists(
+            st.tuples(st.lists(st.integers(0, 50), max_size=12), st.integers(0, 3)), min_size=6, max_size=9
+        ),
+        st.sampled_from([0.5, 0.9]),
+    )
+    def test_the_quantile_of_each_resample_is_that_of_its_samples_put_together(self, drawn, q):
+        trials = [Population(ok, failures) for ok, failures in drawn]
+
+        def merged(some):
+            n = sum(trial.n for trial in some)
+            return pool(some).at_rank(max(1, math.ceil(n * q * (1 - 1e-12)))) if n else math.inf
+
+        found = cluster_quantile(trials, q, seed=4)
+        if sum(trial.n for trial in trials) < minimum_n(q):
+            assert isinstance(found, TooSmall)
+        else:
+            assert found == cluster_bootstrap(trials, merged, seed=4)
+
     def test_pooled_operations_must_suffice_for_the_quantile_too(self):
         assert cluster_quantile([Population([1])] * 8, 0.99, seed=1) == TooSmall(8, 299, "p99")
 
