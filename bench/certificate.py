@@ -237,6 +237,45 @@ def read_section(path: Path) -> Section:
     return section
 
 
+def endurance_section(path: Path) -> Section:
+    """Return the section on what wore frameworks out, from the `endurance.json` that `rosetta endure --out` writes.
+
+    Raises:
+        CertificateError: There is no such file, or it holds nothing of the kind.
+    """
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        return Section(
+            title="Sessions apart, leaks and secrets",
+            text="Sessions are interleaved and compared with the same sessions played one after the other; others are opened and "
+            "given up by the thousand, and what they leave in the server's and the client's process is counted; and a "
+            "secret is searched in every byte on the wire and in the logs before the end of an episode.",
+            columns=["Stack", "Interleaved", "Given up", "Left over", "Secrets found"],
+            rows=[_endured(result) for result in results],
+            passed=bool(results) and all(result["passed"] for result in results),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise CertificateError(f"{path}: {reason}") from error
+
+
+def _endured(result: dict[str, Any]) -> list[str]:
+    apart, secrecy, cycles = result["isolation"], result["secrecy"], result["cycles"]
+    given_up = {one["way"]: one["cycles"] for one in cycles}
+    more = {
+        kind: max(one["after"][kind] - one["before"][kind] for one in cycles)
+        for kind in ("sessions", "descriptors", "threads")
+    }
+    findings = sum(len(one["findings"]) for one in cycles)
+    return [
+        result["stack"],
+        f"{apart['sessions']} sessions, {apart['steps']:,} steps, {len(apart['findings'])} differences",
+        ", ".join(f"{count:,} {way}" for way, count in given_up.items()),
+        f"{findings} leaks; " + ", ".join(f"{number:+d} {kind}" for kind, number in more.items()),
+        f"{len(secrecy['findings'])} in {secrecy['bytes']:,} bytes of {secrecy['episodes']} episodes",
+    ]
+
+
 def specify(environment: Environment[Any], *, definition_sha256: str) -> Specification:
     """Return what defines an environment, with one hash of all of it."""
     tasks = environment.tasks()

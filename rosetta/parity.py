@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from bench.certificate import CERTIFICATE_FILE, Certificate, read_section
+from bench.certificate import CERTIFICATE_FILE, Certificate, endurance_section, read_section
 from bench.certify import Subject
 from bench.certify import certify as certify_environment
 from bench.golden import record_golden
@@ -68,6 +68,11 @@ def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None
 )
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @click.option(
+    "--endurance",
+    type=click.Path(path_type=Path),
+    help="The endurance.json of `rosetta endure`, to be certified too.",
+)
+@click.option(
     "--section",
     "sections",
     multiple=True,
@@ -86,6 +91,7 @@ def certify(
     frameworks: tuple[str, ...],
     release: str | None,
     build: bool,
+    endurance: Path | None,
     sections: tuple[Path, ...],
     out: Path | None,
     quiet: bool,
@@ -102,7 +108,7 @@ def certify(
         if build:
             build_stack(stack, on_progress=console.say)
         require_stack(stack)
-    read = [read_section(path) for path in sections]
+    read = [*([endurance_section(endurance)] if endurance else []), *map(read_section, sections)]
     with console.progress() as show:
         certificate = asyncio.run(
             certify_environment(

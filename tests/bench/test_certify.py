@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from bench import endurance
 from bench.certificate import (
     CERTIFICATE_FILE,
     Certificate,
     CertificateError,
     Section,
+    endurance_section,
     read_section,
     specify,
 )
@@ -236,6 +239,45 @@ def test_a_section_that_does_not_hold_takes_the_certificate_away(
         assert "## Leaks" in page
         assert "| x\\|y | 0 |" in page
         assert ("Leaks: does not hold" in page) is not passed
+
+
+def endured(findings: list[str]) -> dict[str, Any]:
+    reading = endurance.Reading(sessions=0, descriptors=9, threads=3, bytes=1)
+    left = dataclasses.replace(reading, threads=4)
+    return endurance.Endurance(
+        stack="one-1",
+        packages={},
+        environment="wordle 1",
+        limits={},
+        session_ttl_s=None,
+        isolation=endurance.Isolation(64, 60, 512, findings),
+        cycles=[endurance.Cycles("closed", 1000, "server", reading, left, 0.5)],
+        secrecy=endurance.Secrecy(32, "wire", 4096, 32),
+        seconds=1.0,
+    ).to_json()
+
+
+def test_what_endurance_found_becomes_a_section(tmp_path: Path) -> None:
+    path = tmp_path / "endurance.json"
+    path.write_text(json.dumps([endured([])]), encoding="utf-8")
+    section = endurance_section(path)
+    assert section.passed
+    assert section.rows == [
+        [
+            "one-1",
+            "64 sessions, 512 steps, 0 differences",
+            "1,000 closed",
+            "0 leaks; +0 sessions, +0 descriptors, +1 threads",
+            "0 in 4,096 bytes of 32 episodes",
+        ]
+    ]
+    path.write_text(json.dumps([endured(["mixed up"])]), encoding="utf-8")
+    assert not endurance_section(path).passed
+    path.write_text("[]", encoding="utf-8")
+    assert not endurance_section(path).passed
+    path.write_text("[{}]", encoding="utf-8")
+    with pytest.raises(CertificateError, match="it has no 'isolation'"):
+        endurance_section(path)
 
 
 def test_files_that_are_no_certificate_are_refused_with_the_place(
