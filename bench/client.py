@@ -24,6 +24,7 @@ ReplyT = TypeVar("ReplyT")
 _LINE_LIMIT = 1 << 28
 _START_TIMEOUT_S = 120.0
 _TAIL_LINES = 12
+_SHORT_GRACE_S = 0.5
 
 
 class WorkerError(RuntimeError):
@@ -240,7 +241,11 @@ async def start_worker(python: Path, adapter: str, *, label: str | None = None) 
                 timeout_s=_START_TIMEOUT_S,
             )
             yield worker
-        finally:
+        except BaseException:
+            # Whoever interrupts, or was told of a failure, does not wait for a server that drains.
+            await asyncio.shield(worker.stop(grace_s=_SHORT_GRACE_S))
+            raise
+        else:
             await asyncio.shield(worker.stop())
 
 

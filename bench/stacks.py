@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canonical.adapter import AdapterFacts, Release
@@ -26,6 +26,10 @@ class StackError(RuntimeError):
     """Report that a stack is unknown, missing or cannot be built, and what to do about it."""
 
 
+class UnknownStackError(StackError):
+    """Report a framework or release that nobody supports here; the text lists those that are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Name one release of one framework, and where its virtual environment lies.
@@ -34,16 +38,28 @@ class Stack:
         adapter: Folder name of the adapter.
         facts: What its `adapter.toml` says.
         release: The release.
+        target: What environments become, one of the release's targets; empty for the default.
     """
 
     adapter: str
     facts: AdapterFacts
     release: Release
+    target: str = ""
 
     @property
     def label(self) -> str:
         """Adapter and release in one word, as commands and reports show it."""
-        return self.release.label
+        return f"{self.release.label}-{self.target}" if self.target else self.release.label
+
+    @property
+    def worker(self) -> str:
+        """The adapter as a worker takes it."""
+        return f"{self.adapter}:{self.target}" if self.target else self.adapter
+
+    def per_target(self) -> list[Stack]:
+        """Return this stack once for each target that its release has, or alone when one was chosen."""
+        targets = () if self.target else self.release.targets
+        return [replace(self, target=target) for target in targets] or [self]
 
     @property
     def folder(self) -> Path:
@@ -64,7 +80,8 @@ class Stack:
     def inputs_sha256(self) -> str:
         """The hash of everything that decides what is installed."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        digest = hashlib.sha256(self.release.model_dump_json().encode())
+        # What environments become there changes nothing of what is installed.
+        digest = hashlib.sha256(self.release.model_dump_json(exclude={"targets"}).encode())
         digest.update(
             json.dumps([project["dependencies"], self.facts.extras, project.get("scripts")]).encode()
         )
@@ -105,21 +122,25 @@ def find_stack(adapter: str, release: str | None = None) -> Stack:
     """Return the stack of an adapter, at its default release or at the one named.
 
     Args:
-        adapter: Folder name of the adapter; `-` may stand for `_`.
+        adapter: Folder name of the adapter; `-` may stand for `_`. A target may follow, as in `verifiers:taskset`.
         release: A version, or a label such as `openenv-core-0.3.0`.
 
     Raises:
-        StackError: There is no such adapter or release; the text lists what there is.
+        UnknownStackError: There is no such adapter or release; the text lists what there is.
     """
-    name = adapter.replace("-", "_")
+    framework, _, target = adapter.partition(":")
+    name = framework.replace("-", "_")
     if name not in adapter_names():
-        raise StackError(f"there is no framework {adapter!r}; there are {', '.join(adapter_names())}")
+        raise UnknownStackError(f"there is no framework {framework!r}; there are {', '.join(adapter_names())}")
     facts = AdapterFacts.read(adapters_folder() / name / "adapter.toml")
     try:
         chosen = facts.default_release if release is None else facts.release(release)
     except LookupError as error:
-        raise StackError(str(error.args[0])) from error
-    return Stack(name, facts, chosen)
+        raise UnknownStackError(str(error.args[0])) from error
+    if target and target not in chosen.targets:
+        known = ", ".join(f"{name}:{one}" for one in chosen.targets) or "only one"
+        raise UnknownStackError(f"{chosen.label} has no target {target!r}; there is {known}")
+    return Stack(name, facts, chosen, target)
 
 
 def all_stacks() -> list[Stack]:
@@ -130,6 +151,23 @@ def all_stacks() -> list[Stack]:
         for facts in [AdapterFacts.read(adapters_folder() / name / "adapter.toml")]
         for release in facts.releases
     ]
+
+
+def releases_of(framework: str) -> list[Stack]:
+    """Return the stacks of every release of a framework; with a target, as in `verifiers:taskset`, of those that have it.
+
+    Raises:
+        UnknownStackError: There is no such framework, or none of its releases has the target.
+    """
+    name, _, target = framework.partition(":")
+    adapter = find_stack(name).adapter
+    stacks = [one for one in all_stacks() if one.adapter == adapter]
+    if not target:
+        return stacks
+    chosen = [replace(one, target=target) for one in stacks if target in one.release.targets]
+    if not chosen:
+        raise UnknownStackError(f"no release of {adapter} has a choice of targets with {target!r} in it")
+    return chosen
 
 
 def find_python(version: str) -> Path | None:

@@ -6,10 +6,14 @@ import sys
 
 import click
 
+from bench.stacks import UnknownStackError
+from canonical.catalogue import UnknownEnvironmentError
+from canonical.task import UnknownTaskError
 from rosetta import author, endurance, frameworks, parity, sandboxes
-from rosetta.console import CANNOT_RUN, INTERRUPTED, Console
+from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
+UNKNOWN_NAMES = (UnknownEnvironmentError, UnknownTaskError, UnknownStackError)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -48,10 +52,12 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as wanted:
         code = wanted.exit_code
     except click.UsageError as error:
-        error.show()
-        code = error.exit_code
+        if error.ctx is not None:
+            click.echo(error.ctx.get_usage(), err=True)
+        Console().error(error.format_message())
+        code = WRONG_COMMAND
     except click.ClickException as error:
-        error.show()
+        Console().error(error.format_message())
         code = CANNOT_RUN
     except (click.Abort, KeyboardInterrupt):
         Console().error("interrupted")
@@ -62,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
         if type(reason).__module__.partition(".")[0] not in OWN and not isinstance(reason, OSError):
             raise
         Console().error(str(reason))
-        code = CANNOT_RUN
+        code = WRONG_COMMAND if isinstance(reason, UNKNOWN_NAMES) else CANNOT_RUN
     sys.exit(code if isinstance(code, int) else 0)
 
 

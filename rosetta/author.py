@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import click
 from bench.client import start_worker
 from bench.session import connect_session, serve
 from bench.stacks import build_stack, find_stack, require_stack
-from canonical.adapter import Session
+from canonical.adapter import Session, SessionError
 from canonical.catalogue import environment_names, load_environment
 from canonical.checker import CheckReport, Outcome, check_environment
 from canonical.content import Message
 from canonical.environment import Environment
-from canonical.episode import Episode
+from canonical.episode import Episode, StartError
 from canonical.policy import ModelPolicy, OraclePolicy, Policy, RandomPolicy, ReplayPolicy, ScriptedPolicy
 from canonical.reference import ReferenceSession
 from canonical.rollout import roll_out
@@ -70,7 +70,23 @@ def play(environment: str, *, task: str | None, seed: int) -> None:
     With one tool that takes one argument, a line is that argument; otherwise write the tool's name and its arguments as JSON.
     """
     loaded = load_environment(environment)
-    asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
+    with _showing_author(environment):
+        asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
+
+
+@contextmanager
+def _showing_author(source: str) -> Iterator[None]:
+    """Show an author where their code failed, and name the command that looks for more."""
+    try:
+        yield
+    except (SessionError, StartError) as error:
+        raised = error if isinstance(error, StartError) else error.__cause__
+        if not isinstance(raised, StartError):
+            raise
+        Console().place(raised.failure)
+        raise click.ClickException(
+            f"{raised}; `rosetta check {source}` finds the smallest case of every broken promise"
+        ) from error
 
 
 async def _play(environment: Environment[Any], task: str, seed: int) -> None:
@@ -114,11 +130,15 @@ def _how_to_act(tools: tuple[Tool, ...]) -> str:
         return f"Each line is the {sole[1]} of {sole[0]}."
     lines = [
         'Write a tool\'s name and its arguments as JSON, for example: tool {"argument": 1}',
-        "The tools:",
+        "The tools (an argument with ? may be left out):",
     ]
     for tool in tools:
         properties = tool.spec.parameters.get("properties")
-        arguments = ", ".join(properties) if isinstance(properties, dict) else ""
+        required = tool.spec.parameters.get("required", [])
+        arguments = ", ".join(
+            name if isinstance(required, list) and name in required else f"{name}?"
+            for name in (properties if isinstance(properties, dict) else ())
+        )
         lines.append(f"  {tool.name}({arguments})  {tool.spec.description.splitlines()[0]}")
     return "\n".join(lines)
 
@@ -244,7 +264,8 @@ def rollout(
                         file.write(transcript.to_line() + "\n")
         return played
 
-    transcripts = asyncio.run(run())
+    with _showing_author(environment):
+        transcripts = asyncio.run(run())
     lines = [
         f"{one.task}: {_end(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
         f"reward {one.total:g}"

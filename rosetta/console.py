@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from bench.progress import OnProgress, Progress
 
 OK = 0
 FINDING = 1
+WRONG_COMMAND = 2
 CANNOT_RUN = 3
 INTERRUPTED = 130
 
@@ -48,6 +50,16 @@ class Console:
     def error(self, text: str) -> None:
         """Say on stderr what went wrong."""
         self._stderr.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+
+    def place(self, raised: BaseException) -> None:
+        """Say on stderr which line of an author's code raised what."""
+        frame = traceback.extract_tb(raised.__traceback__)[-1]
+        self._stderr.print(
+            escape(
+                f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}\n  {type(raised).__name__}: {raised}"
+            ),
+            soft_wrap=True,
+        )
 
     @contextmanager
     def progress(self) -> Iterator[OnProgress]:

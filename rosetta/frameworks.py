@@ -17,7 +17,17 @@ from bench.conformance import ConformanceResult, run_conformance
 from bench.plan import PLANS, Plan
 from bench.progress import Progress
 from bench.session import serve as serve_environment
-from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_python, find_stack, find_uv, require_stack
+from bench.stacks import (
+    ROOT,
+    Stack,
+    all_stacks,
+    build_stack,
+    find_python,
+    find_stack,
+    find_uv,
+    releases_of,
+    require_stack,
+)
 from canonical.adapter import Level
 from canonical.catalogue import load_environment
 from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
@@ -116,7 +126,7 @@ def serve(
     _prepare(chosen, console, build=build)
 
     async def run() -> None:
-        async with start_worker(chosen.python, chosen.adapter, label=f"the {chosen.label} server") as worker:
+        async with start_worker(chosen.python, chosen.worker, label=f"the {chosen.label} server") as worker:
             try:
                 serving = await serve_environment(worker, environment, host=host, port=port)
             except RequestFailed as error:
@@ -178,10 +188,13 @@ def conformance(
 
 
 def _chosen(frameworks: tuple[str, ...], release: str | None, *, every: bool) -> list[Stack]:
-    if release is not None:
-        return [find_stack(framework, release) for framework in frameworks]
-    names = {find_stack(framework).adapter for framework in frameworks}
-    return [one for one in all_stacks() if every or one.adapter in names]
+    if every:
+        stacks = all_stacks()
+    elif release is not None:
+        stacks = [find_stack(framework, release) for framework in frameworks]
+    else:
+        stacks = [one for framework in dict.fromkeys(frameworks) for one in releases_of(framework)]
+    return [targeted for one in stacks for targeted in one.per_target()]
 
 
 def prove(stack: Stack, environment: str, console: Console, *, episodes: int, seed: int) -> ConformanceResult:
@@ -190,12 +203,12 @@ def prove(stack: Stack, environment: str, console: Console, *, episodes: int, se
     async def run() -> ConformanceResult:
         async with AsyncExitStack() as running:
             driver = await running.enter_async_context(
-                start_worker(stack.python, stack.adapter, label=f"the {stack.label} client")
+                start_worker(stack.python, stack.worker, label=f"the {stack.label} client")
             )
             host = driver
             if stack.facts.kind == "server":
                 host = await running.enter_async_context(
-                    start_worker(stack.python, stack.adapter, label=f"the {stack.label} server")
+                    start_worker(stack.python, stack.worker, label=f"the {stack.label} server")
                 )
             show = running.enter_context(console.progress())
             return await run_conformance(
@@ -343,12 +356,12 @@ def _adapted(plan: Plan, sessions: int | None, wait: float | None, tool: str | N
     return plan if changed == plan else changed.model_copy(update={"name": f"{plan.name}, changed"})
 
 
-def _show_report(folder: Path, console: Console) -> None:
+def _show_report(folder: Path, console: Console, out: Path | None = None) -> None:
     from bench.records import read_run  # noqa: PLC0415 - as in `bench`
     from reports.render import render_run, summarise, write_report  # noqa: PLC0415
 
     run = read_run(folder)
-    page = write_report(render_run(run), folder)
+    page = write_report(render_run(run), out or folder)
     lines = summarise(run)
     console.result(
         "\n".join([*lines, f"report: {page}"]),
@@ -358,10 +371,13 @@ def _show_report(folder: Path, console: Console) -> None:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for the report; the run's own when left out."
+)
 @output_options
-def report(folder: Path, *, quiet: bool, as_json: bool) -> None:
+def report(folder: Path, *, out: Path | None, quiet: bool, as_json: bool) -> None:
     """Write the report of a run FOLDER again, from its records alone."""
-    _show_report(folder, Console(quiet=quiet, as_json=as_json))
+    _show_report(folder, Console(quiet=quiet, as_json=as_json), out)
 
 
 COMMANDS = (doctor, stack, serve, conformance, bench, report)

@@ -170,23 +170,23 @@ def test_check_passes_what_keeps_its_promises_and_shows_what_does_not(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["rollout", "chess"], 3, "there is no environment 'chess'; the catalogue has"),
-        (["rollout", "wordle", "--task", "train/9999"], 3, "there is no task 'train/9999'"),
-        (["rollout", "wordle", "--split", "dev"], 3, "there is no split 'dev'"),
+        (["rollout", "chess"], 2, "there is no environment 'chess'; the catalogue has"),
+        (["rollout", "wordle", "--task", "train/9999"], 2, "there is no task 'train/9999'"),
+        (["rollout", "wordle", "--split", "dev"], 2, "there is no split 'dev'"),
         (["rollout", "wordle", "--policy", "model"], 2, "needs --model"),
         (["rollout", "wordle", "--policy", "telepathy"], 2, "telepathy"),
         (["rollout", "wordle", "--policy", "model", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"], 3, "error:"),
-        (["conformance", "gymnastics"], 3, "there is no framework 'gymnastics'; there are"),
+        (["conformance", "gymnastics"], 2, "there is no framework 'gymnastics'; there are"),
         (["conformance"], 2, "name at least one framework"),
-        (["bench", "gymnastics"], 3, "there is no framework 'gymnastics'"),
-        (["bench", "openenv", "--release", "0.0.1"], 3, "no supported release '0.0.1'"),
-        (["bench", "openenv", "--environment", "no/such/file.py"], 3, "there is no environment"),
-        (["serve", "wordle", "--as", "gymnastics"], 3, "there is no framework"),
-        (["certify", "chess"], 3, "there is no environment 'chess'"),
-        (["certify", "wordle", "--framework", "gymnastics"], 3, "there is no framework 'gymnastics'"),
+        (["bench", "gymnastics"], 2, "there is no framework 'gymnastics'"),
+        (["bench", "openenv", "--release", "0.0.1"], 2, "no supported release '0.0.1'"),
+        (["bench", "openenv", "--environment", "no/such/file.py"], 2, "there is no environment"),
+        (["serve", "wordle", "--as", "gymnastics"], 2, "there is no framework"),
+        (["certify", "chess"], 2, "there is no environment 'chess'"),
+        (["certify", "wordle", "--framework", "gymnastics"], 2, "there is no framework 'gymnastics'"),
         (["certify", "wordle", "--release", "9.9.9"], 2, "'9.9.9' names no single release"),
-        (["certify", "wordle", "--framework", "gem", "--release", "9"], 3, "has no supported release '9'"),
-        (["golden", "chess"], 3, "there is no environment 'chess'"),
+        (["certify", "wordle", "--framework", "gem", "--release", "9"], 2, "has no supported release '9'"),
+        (["golden", "chess"], 2, "there is no environment 'chess'"),
         (["report", "/nowhere"], 2, "does not exist"),
         (["frobnicate"], 2, "No such command"),
     ],
@@ -204,6 +204,15 @@ def test_a_folder_without_records_is_named(rosetta: Rosetta, tmp_path: Path) -> 
     done = rosetta("report", str(tmp_path))
     assert done.returncode == 3
     assert "records.jsonl is missing" in " ".join(done.stderr.split())
+
+
+def test_a_report_can_be_written_elsewhere(rosetta: Rosetta, tmp_path: Path) -> None:
+    run = Path(__file__).parents[2] / "reports" / "published" / "openenv-0.10.0-wordle"
+    done = rosetta("report", str(run), "--out", str(tmp_path / "page"), "--json")
+    page = Path(json.loads(done.stdout)["report"])
+    assert done.returncode == 0
+    assert page.is_relative_to(tmp_path / "page")
+    assert page.is_file()
 
 
 def test_doctor_names_every_stack_and_the_command_that_mends_it(rosetta: Rosetta) -> None:
@@ -246,7 +255,10 @@ def test_episodes_that_were_played_are_kept_when_a_later_one_fails(rosetta: Rose
         "rollout", str(path), "--policy", "random", "--episodes", "4", "--out", str(out), "--quiet"
     )
     assert done.returncode == 3
-    assert "the start of broken failed with ZeroDivisionError" in " ".join(done.stderr.split())
+    said = " ".join(done.stderr.split())
+    assert "the start of broken failed with ZeroDivisionError" in said
+    assert f"{path}, line 11, in start: def start(self, task, rng)" in said
+    assert f"rosetta check {path}" in said
     assert [Transcript.from_line(line).task for line in out.read_text().splitlines()] == [
         "train/0",
         "train/1",
