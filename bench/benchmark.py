@@ -37,7 +37,7 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
     """
     environment = load_environment(request.environment)
     stack = request.stack
-    async with start_worker(stack.python, stack.adapter, label=f"the {stack.label} client") as driver:
+    async with start_worker(stack.python, stack.worker, label=f"the {stack.label} client") as driver:
         with RunWriter(request.folder, _header(request, environment, driver.started)) as writer:
             scripts = await make_scripts(environment, request.plan)
             recording = Recording(request, writer, driver, scripts, on_progress)

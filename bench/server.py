@@ -120,7 +120,7 @@ async def start_server(
         yield Server(client, None, serving.settings)
         return
     async with start_worker(
-        stack.python, module or stack.adapter, label=f"the {stack.label} server"
+        stack.python, module or stack.worker, label=f"the {stack.label} server"
     ) as worker:
         serving = await serve(worker, environment, workload=workload)
         yield Server(worker, serving.url, serving.settings)

@@ -131,7 +131,9 @@ def find_stack(adapter: str, release: str | None = None) -> Stack:
     framework, _, target = adapter.partition(":")
     name = framework.replace("-", "_")
     if name not in adapter_names():
-        raise UnknownStackError(f"there is no framework {framework!r}; there are {', '.join(adapter_names())}")
+        raise UnknownStackError(
+            f"there is no framework {framework!r}; there are {', '.join(adapter_names())}"
+        )
     facts = AdapterFacts.read(adapters_folder() / name / "adapter.toml")
     try:
         chosen = facts.default_release if release is None else facts.release(release)

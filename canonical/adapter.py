@@ -256,6 +256,8 @@ class Release(BaseModel):
         extra: The extra of this project that installs it.
         python: The Python that the stack uses, such as `3.11`.
         default: Whether this is the release that commands use when none is named.
+        targets: What an environment can become in this release, where that is more than one thing; keys of the adapter's
+            `ADAPTERS`, the default first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -265,6 +267,7 @@ class Release(BaseModel):
     extra: str
     python: str
     default: bool = False
+    targets: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -107,7 +107,7 @@ def endure(
 
 def subject_of(stack: Stack) -> Subject:
     """Return a stack as `bench.endurance` takes it."""
-    return Subject(stack.python, stack.adapter, stack.facts.kind, stack.label)
+    return Subject(stack.python, stack.worker, stack.facts.kind, stack.label)
 
 
 COMMANDS = (endure,)

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from bench import stacks
-from bench.stacks import StackError, adapter_names, all_stacks, find_python, find_stack, require_stack
+from bench.stacks import (
+    StackError,
+    adapter_names,
+    all_stacks,
+    find_python,
+    find_stack,
+    releases_of,
+    require_stack,
+)
 
 
 def test_every_adapter_has_exactly_one_default_release() -> None:
@@ -30,6 +38,25 @@ def test_unknown_names_list_what_there_is() -> None:
         find_stack("gymnastics")
     with pytest.raises(StackError, match=r"no supported release '0\.0\.1'"):
         find_stack(adapter_names()[0], "0.0.1")
+
+
+def test_a_release_that_knows_two_kinds_of_environment_is_a_stack_for_each() -> None:
+    stacks = find_stack("verifiers", "0.3.1").per_target()
+    assert [stack.worker for stack in stacks] == ["verifiers:environment", "verifiers:taskset"]
+    assert len({stack.label for stack in stacks}) == 2
+    assert len({stack.folder for stack in stacks}) == 1
+    assert [stack.worker for stack in find_stack("gem").per_target()] == ["gem"]
+
+
+def test_a_target_chooses_what_environments_become_and_the_releases_that_have_it() -> None:
+    assert find_stack("verifiers:taskset", "0.3.1").worker == "verifiers:taskset"
+    assert [stack.label for stack in releases_of("verifiers:taskset")] == ["verifiers-0.3.1-taskset"]
+    assert {stack.label for stack in releases_of("nemo-gym")} == {"nemo-gym-0.4.0"}
+    for name in ("gem:thing", "verifiers:thing"):
+        with pytest.raises(StackError, match="thing"):
+            releases_of(name)
+    with pytest.raises(StackError, match="only one"):
+        find_stack("gem:thing")
 
 
 def test_a_stack_that_is_not_built_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
