@@ -33,10 +33,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Serve:
-    """Serve one sandbox over one socket, until its other end is closed."""
+    """Serve one sandbox over one socket, or over a pair of pipes, until the other end is closed."""
 
-    def __init__(self, fd: int, settings: Settings) -> None:
+    def __init__(self, fd: int, settings: Settings, out: int | None = None) -> None:
         self._fd = fd
+        self._out_fd = fd if out is None else out
         self._settings = settings
         self._tree = tree.Tree(settings.root, file_bytes=settings.file_bytes, disk_bytes=settings.disk_bytes)
         self._processes = Processes(settings)
@@ -55,6 +56,7 @@ class Serve:
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         os.set_blocking(self._fd, False)
+        os.set_blocking(self._out_fd, False)
         self._poll.register(wake, select.POLLIN)
         self._poll.register(self._fd, select.POLLIN)
         self._send(0, frames.READY, greeting)
@@ -62,6 +64,9 @@ class Serve:
             for fd, events in self._poll.poll(self._patience_ms()):
                 if fd == self._fd:
                     if events & ~select.POLLOUT and not self._receive():
+                        return
+                elif fd == self._out_fd:
+                    if events & ~select.POLLOUT:
                         return
                 elif fd == wake:
                     _empty(wake)
@@ -114,13 +119,17 @@ class Serve:
     def _flush(self) -> bool:
         if self._out:
             try:
-                sent = os.write(self._fd, memoryview(self._out)[: 1 << 18].tobytes())
+                sent = os.write(self._out_fd, memoryview(self._out)[: 1 << 18].tobytes())
                 del self._out[:sent]
             except BlockingIOError:
                 pass
             except OSError:
                 return False
-        self._poll.modify(self._fd, select.POLLIN | (select.POLLOUT if self._out else 0))
+        writing = select.POLLOUT if self._out else 0
+        if self._out_fd == self._fd:
+            self._poll.modify(self._fd, select.POLLIN | writing)
+        else:
+            self._poll.register(self._out_fd, writing)
         return True
 
     def _after(self) -> None:
@@ -229,7 +238,8 @@ class Serve:
         if self._settings.isolated:
             return
         self._processes.end_all()
-        _remove(self._settings.root)
+        # It goes down into folders that are nested deeper than paths are long.
+        os.execvp("rm", ["rm", "-rf", "--", self._settings.root])
 
     # What can be asked for
 
@@ -319,19 +329,6 @@ def _empty(fd: int) -> None:
         pass
 
 
-def _remove(top: bytes) -> None:
-    for folder, folders, names in os.walk(top, topdown=False):
-        for name in names:
-            os.unlink(os.path.join(folder, name))
-        for name in folders:
-            path = os.path.join(folder, name)
-            if os.path.islink(path):
-                os.unlink(path)
-            else:
-                os.rmdir(path)
-    os.rmdir(top)
-
-
 def _control(option: int, value: int) -> bool:
     """Set a property of this process that the standard library has no function for; say whether it worked."""
     try:
@@ -346,8 +343,8 @@ def _control(option: int, value: int) -> bool:
     return done == 0
 
 
-def main(fields: dict[bytes, bytes]) -> None:
-    """Serve the sandbox on the standard input, which is a socket."""
+def main(fields: dict[bytes, bytes], *, pipes: bool = False) -> None:
+    """Serve the sandbox on the standard input, which is a socket; or on the standard input and output, two pipes."""
     for signal in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(signal, _signal.SIG_IGN)
     settings = Settings(fields)
@@ -359,13 +356,16 @@ def main(fields: dict[bytes, bytes]) -> None:
         _control(_PR_SET_CHILD_SUBREAPER, 1)
     os.umask(0o022)
     fd = os.dup(0)
+    out = os.dup(1) if pipes else fd
     os.set_inheritable(fd, False)
+    os.set_inheritable(out, False)
     nothing = os.open("/dev/null", os.O_RDWR)
     for place in (0, 1, 2):
         os.dup2(nothing, place)
     os.closerange(3, fd)
-    os.closerange(fd + 1, 1 << 10)
-    serve = Serve(fd, settings)
+    os.closerange(fd + 1, out)
+    os.closerange(max(fd, out) + 1, 1 << 10)
+    serve = Serve(fd, settings, out)
     try:
         serve.run([b"1" if hidden else b"0"])
     finally:
