@@ -1,0 +1,1 @@
+"""The adapter for Gymnasium, as small as an adapter can be."""
