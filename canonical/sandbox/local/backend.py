@@ -86,6 +86,8 @@ class LocalSandbox:
             limit = None if outcome in {b"", b"timeout"} else Limit(outcome.decode())
         if outcome == b"timeout":
             raise CommandTimeoutError(timeout_s, done)
+        if done.exit_code in {-9, 137} and limit is None and self._link.was_out_of_memory():
+            raise LimitError(Limit.MEMORY, "the sandbox held more memory than it may", done)
         if limit is not None:
             raise LimitError(limit, text[:2000].decode("utf-8", "replace"), done)
         return done

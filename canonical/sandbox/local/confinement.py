@@ -283,11 +283,14 @@ class Unconfined:
         """
         python = getattr(sys, "_base_executable", "") or sys.executable
         compiled(python)
-        root = os.path.realpath(tempfile.mkdtemp(prefix="rosetta-unsafe-"))
+        folder = Path(tempfile.mkdtemp(prefix="rosetta-unsafe-")).resolve()
+        root, temporary = folder / "workspace", folder / "tmp"
+        root.mkdir()
+        temporary.mkdir()
         path = os.environ.get("PATH", os.defpath)
         return Start(
             argv=[python, "-I", "-S", "-c", BOOT],
-            settings=_settings(limits, root, (), _environment(path, root, root)),
+            settings=_settings(limits, str(root), (), _environment(path, str(root), str(temporary))),
             python=python,
         )
 

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from canonical.sandbox.local.cgroups import Cgroups, NoCgroupsError
 from canonical.sandbox.protocol import SandboxGoneError
 
 ResultT = TypeVar("ResultT")
@@ -43,6 +44,14 @@ class Hub:
         self.starts = asyncio.Semaphore(2 * cores)
         # The kernel ends a sandbox together with the thread that started it, so that thread must live on.
         self.starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
+        self.cgroups: Cgroups | None = None
+        self.no_cgroups = ""
+        try:
+            self.cgroups = Cgroups()
+        except NoCgroupsError as error:
+            self.no_cgroups = str(error)
+        except OSError as error:
+            self.no_cgroups = f"control groups cannot be found: {error}"
         self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
         self._thread.start()
         atexit.register(self._end)
@@ -69,6 +78,8 @@ class Hub:
         atexit.unregister(self._end)
         for live in self.live:
             live.forget()
+        if self.cgroups is not None:
+            self.cgroups.forget()
 
     def _end(self) -> None:
         for live in list(self.live):
@@ -79,6 +90,8 @@ class Hub:
         self.starter.shutdown(wait=False)
         if not self._thread.is_alive():
             self.loop.close()
+        if self.cgroups is not None:
+            self.cgroups.end()
 
 
 _lock = threading.Lock()

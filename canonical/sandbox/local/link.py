@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from canonical.sandbox.local.confinement import Confinement
+from canonical.sandbox.local.cgroups import Group
+from canonical.sandbox.local.confinement import Confinement, Start
 from canonical.sandbox.local.hub import Hub
 from canonical.sandbox.local.inside import frames
 from canonical.sandbox.local.program import opening
@@ -61,6 +62,8 @@ class Link(asyncio.Protocol):
         self._last = 0
         self._transport: asyncio.Transport | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._group: Group | None = None
+        self._oom_kills = 0
         self._gone: str | None = None
         self._ready: asyncio.Future[bool] = hub.loop.create_future()
         self._closed: asyncio.Task[None] | None = None
@@ -112,26 +115,34 @@ class Link(asyncio.Protocol):
             self._root = start.settings[b"root"].decode()
         try:
             first = opening(start.python, start.settings)
-            process = subprocess.Popen(
-                start.argv,
-                executable=start.executable,
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                env=start.environment,
-                cwd="/",
-                pass_fds=start.fds,
-                start_new_session=True,
-                user=start.drop_to,
-                group=start.drop_to,
-                extra_groups=None if start.drop_to is None else [],
-            )
+            if self._hub.cgroups is None or not self.confinement.isolated:
+                return self._popen(start, theirs, errors), first
+            with self._hub.cgroups.inside(self._limits) as group:
+                process = self._popen(start, theirs, errors)
+            self._group = group
         except OSError as error:
             raise BackendUnavailableError(f"a sandbox cannot be started: {error}") from error
         finally:
             for fd in start.fds:
                 os.close(fd)
         return process, first
+
+    @staticmethod
+    def _popen(start: Start, theirs: socket.socket, errors: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            start.argv,
+            executable=start.executable,
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=start.environment,
+            cwd="/",
+            pass_fds=start.fds,
+            start_new_session=True,
+            user=start.drop_to,
+            group=start.drop_to,
+            extra_groups=None if start.drop_to is None else [],
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -174,9 +185,25 @@ class Link(asyncio.Protocol):
                     process.kill()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 0.05)
+        await self._remove_group()
         if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
+            # The program inside does this itself, unless it was killed.
+            remove = ["rm", "-rf", "--", str(Path(self._root).parent)]
+            await self._hub.loop.run_in_executor(None, lambda: subprocess.run(remove, check=False))
         self._hub.live.discard(self)
+
+    async def _remove_group(self) -> None:
+        for _ in range(100):
+            # The kernel lets go of the last process a moment after it is gone.
+            if self._group is None or self._group.remove():
+                return
+            await asyncio.sleep(0.01)
+
+    def was_out_of_memory(self) -> bool:
+        """Say whether the kernel has killed a process since the last question because the sandbox held too much."""
+        kills = 0 if self._group is None else self._group.oom_kills()
+        before, self._oom_kills = self._oom_kills, kills
+        return kills > before
 
     def end_now(self) -> None:
         """End the sandbox from any thread, at the end of the process."""
@@ -189,6 +216,8 @@ class Link(asyncio.Protocol):
                     sock.shutdown(socket.SHUT_RDWR)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S)
+            if self._group is not None:
+                self._group.remove()
 
     def forget(self) -> None:
         """Close the copy of the socket: the sandbox must see when its own process has ended."""

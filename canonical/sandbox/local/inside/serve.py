@@ -239,7 +239,7 @@ class Serve:
             return
         self._processes.end_all()
         # It goes down into folders that are nested deeper than paths are long.
-        os.execvp("rm", ["rm", "-rf", "--", self._settings.root])
+        os.execvp(b"rm", [b"rm", b"-rf", b"--", os.path.dirname(self._settings.root)])
 
     # What can be asked for
 
