@@ -98,7 +98,7 @@ class Proof(_Part):
     """Hold what one release of one framework showed.
 
     Attributes:
-        framework: The adapter's name.
+        framework: The adapter as a worker takes it: its name, and what environments become where that is to be chosen.
         title: The framework's name as its makers write it.
         release: The label of the release.
         packages: The framework's own packages with their versions.

@@ -43,7 +43,7 @@ class Subject:
     """Hold what is certified: an adapter, and the stack that it runs in.
 
     Attributes:
-        adapter: Folder name under `adapters/`, or a dotted module that holds `ADAPTER`.
+        adapter: The adapter as a worker takes it.
         python: The interpreter of the stack.
         title: The framework's name as its makers write it.
         release: The label of the release.
@@ -63,7 +63,7 @@ class Subject:
         """Return what certifying a stack means."""
         facts = stack.facts
         return cls(
-            stack.adapter, stack.python, facts.title, stack.label, facts.words.get("return", ""),
+            stack.worker, stack.python, facts.title, stack.label, facts.words.get("return", ""),
             facts.kind == "server",
         )  # fmt: skip
 

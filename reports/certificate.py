@@ -36,7 +36,7 @@ def render_certificate(certificate: Certificate) -> str:
 def verdict(certificate: Certificate) -> str:
     """Say in one paragraph whether the certificate holds, and of what."""
     proofs = certificate.frameworks
-    names = notation.plural(len({proof.framework for proof in proofs}), "framework")
+    names = notation.plural(len({proof.title for proof in proofs}), "framework")
     releases = notation.plural(len(proofs), "release")
     episodes = notation.plural(certificate.golden.episodes, "golden episode")
     steps = notation.plural(certificate.golden.steps, "step")

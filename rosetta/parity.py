@@ -112,7 +112,10 @@ def certify(
     with console.progress() as show:
         certificate = asyncio.run(
             certify_environment(
-                environment, [Subject.of(stack) for stack in stacks], sections=read, on_progress=show
+                environment,
+                [Subject.of(target) for stack in stacks for target in stack.per_target()],
+                sections=read,
+                on_progress=show,
             )
         )
     folder = out or ROOT / "runs" / "certificates" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}"
