@@ -65,7 +65,7 @@ class HiddenTest:
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
+class Verdict:
     """Hold how one hidden test went.
 
     Attributes:
@@ -85,7 +85,7 @@ class TestResult:
 class Report:
     """Hold the results of all hidden tests, in the order in which they were asked for."""
 
-    results: tuple[TestResult, ...]
+    results: tuple[Verdict, ...]
 
     @property
     def share(self) -> float:
@@ -151,7 +151,7 @@ class _Grading:
     examining: Sandbox | None = None
     answering: Sandbox | None = None
 
-    async def result(self, test: HiddenTest) -> TestResult:
+    async def result(self, test: HiddenTest) -> Verdict:
         passed, reason = False, ""
         for _ in range(2):
             try:
@@ -160,7 +160,7 @@ class _Grading:
             except SandboxGoneError:
                 # Once may be an accident outside; twice is the doing of the test or of what it was answered.
                 self.examining, reason = None, "the sandbox of the test died"
-        return TestResult(test.name, test.weight, passed, reason)
+        return Verdict(test.name, test.weight, passed, reason)
 
     async def close(self) -> None:
         for sandbox in (self.examining, self.answering):

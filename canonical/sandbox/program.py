@@ -34,7 +34,7 @@ def python_program(modules: tuple[str, ...], aliases: tuple[tuple[str, str], ...
     texts += [(module, _text(module)) for module in modules]
     lines = "\n".join(f"sys.modules[{alias!r}] = sys.modules[{module!r}]" for alias, module in aliases)
     program = _START.format(modules=texts, aliases=lines, main=modules[-1])
-    return ("python3", "-s", "-B", "-c", program)
+    return ("python3", "-S", "-s", "-B", "-c", program)
 
 
 def _packages(modules: Sequence[str]) -> list[str]:

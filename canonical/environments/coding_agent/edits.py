@@ -56,13 +56,14 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
     """Return the text after edits, each made on what the one before left, and what each replaced.
 
     Raises:
-        EditError: One of them cannot be made; its number is said, counted from 1.
+        EditError: One of them cannot be made; of several, its number is said, counted from 1.
     """
     counts = []
     for number, edit in enumerate(edits, start=1):
         try:
             text, count = apply_edit(text, edit)
         except EditError as error:
-            raise EditError(f"edit {number} of {len(edits)}: {error}") from None
+            place = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+            raise EditError(f"{place}{error}") from None
         counts.append(count)
     return text, counts

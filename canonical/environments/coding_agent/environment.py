@@ -18,7 +18,7 @@ from canonical.bundle import Bundle, load_bundles, read_bundle
 from canonical.content import JSON, quote
 from canonical.environment import Environment
 from canonical.environments.coding_agent.edits import Edit, EditError, apply_edits
-from canonical.grading.grade import GradingError, Report, TestResult, grade
+from canonical.grading.grade import GradingError, Report, Verdict, grade
 from canonical.grading.submission import SubmissionError, submission
 from canonical.reward import Exchanges, RewardSpec, Rubric, Score, ScoringError
 from canonical.sandbox.program import python_program
@@ -317,8 +317,7 @@ class CodingAgent(Environment[Desk]):
             try:
                 after, counts = apply_edits(text, edits)
             except EditError as error:
-                number = f" ({len(edits)} edits, none was made)" if len(edits) > 1 else ""
-                raise ToolError(f"{quote(path)} was not changed{number}: {error}.") from None
+                raise ToolError(f"{quote(path)} was not changed: {error}.") from None
             await state.sandbox.write(path, _encoded(after), replacing=before)
         return counts
 
@@ -607,7 +606,7 @@ def _with_gap(data: bytes, dropped: int) -> bytes:
     return data[:head] + f"\n[... {dropped} bytes left out ...]\n".encode() + data[head:]
 
 
-def _result(results: Sequence[TestResult], share: float) -> str:
+def _result(results: Sequence[Verdict], share: float) -> str:
     passed = sum(result.passed for result in results)
     lines = [f"Submitted: {passed} of {len(results)} hidden tests passed, score {share:.4g}."]
     lines += [f"{'passed' if result.passed else 'failed'}  {result.name}" for result in results]

@@ -1,0 +1,113 @@
+"""Task bundles: every mistake of an author is told with its file and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from canonical.bundle import load_bundles, overlaid, read_bundle
+from canonical.sandbox.protocol import Snapshot
+from canonical.task import TaskLoadError
+
+GOOD: Mapping[str, str] = {
+    "task.yaml": "prompt: Repair it.\nkind: fix\nsolution: ['*.py']\nlimits: {test_s: 5, processes: 8}\nmax_turns: 9\n",
+    "weights.json": '{"test_a": 2}',
+    "data/a.py": "x = 1\n",
+    "data/__pycache__/a.pyc": "left over",
+    "tests/test_a.py": "def helper(): ...\ndef test_a(solution): ...\n",
+    "tests/expected.txt": "1",
+    "solutions/oracle/a.py": "x = 2\n",
+    "solutions/wrong-three/a.py": "x = 3\n",
+}
+
+
+def make(folder: Path, **changes: str | None) -> Path:
+    for name, text in {**GOOD, **changes}.items():
+        if text is not None:
+            path = folder / "train" / "one" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_bundle_is_read_whole(tmp_path: Path) -> None:
+    (task,) = load_bundles(make(tmp_path))
+    bundle = read_bundle(task)
+    assert (bundle.prompt, bundle.kind, bundle.solution) == ("Repair it.", "fix", ("*.py",))
+    assert bundle.given.files == {"a.py": b"x = 1\n"}
+    assert set(bundle.tests.files) == {"tests/test_a.py", "tests/expected.txt"}
+    assert [(test.name, test.path, test.weight) for test in bundle.names] == [
+        ("test_a", "tests/test_a.py", 2.0)
+    ]
+    assert bundle.oracle.files == {"a.py": b"x = 2\n"}
+    assert bundle.wrong["three"].files == {"a.py": b"x = 3\n"}
+    assert (bundle.test_s, bundle.limits.processes, bundle.max_turns) == (5.0, 8, 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "reason"),
+    [
+        ({"task.yaml": "prompt: a\nkind: b\nsolution: [c]\ncolour: red"}, "task.yaml", "unknown keys colour"),
+        ({"task.yaml": "kind: b\nsolution: ['*.py']"}, "task.yaml", "needs a text 'prompt'"),
+        ({"task.yaml": "prompt: ' '\nkind: b\nsolution: ['*.py']"}, "task.yaml", "needs a text 'prompt'"),
+        ({"task.yaml": "prompt: a\nsolution: ['*.py']"}, "task.yaml", "needs a text 'kind'"),
+        ({"task.yaml": "prompt: a\nkind: b\nsolution: '*.py'"}, "task.yaml", "needs 'solution'"),
+        ({"task.yaml": "prompt: a\nkind: b\nsolution: []"}, "task.yaml", "needs 'solution'"),
+        ({"task.yaml": "prompt: a\nkind: b\nsolution: ['../a']"}, "task.yaml", "must stay in the workspace"),
+        ({"task.yaml": GOOD["task.yaml"].replace("test_s", "tests")}, "task.yaml", "unknown key tests"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 8", ": 8.5")}, "task.yaml", "processes must be a positive integer"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 5", ": .inf")}, "task.yaml", "JSON cannot carry"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 5", ": 0")}, "task.yaml", "test_s must be a positive number"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 9", ": 0")}, "task.yaml", "'max_turns' must be"),
+        ({"task.yaml": "prompt: [a"}, "task.yaml", "is not YAML"),
+        ({"weights.json": '{"test_a": 1, "test_b": 1}'}, "weights.json", "'test_b', which no file"),
+        ({"weights.json": '{"test_b": 1}'}, "tests/test_a.py", "test_a has no weight"),
+        ({"weights.json": '{"test_a": 0}'}, "weights.json", "positive finite number"),
+        ({"weights.json": None}, "weights.json", "is missing"),
+        ({"tests/test_b.py": "def test_a(solution): ..."}, "tests/test_b.py", "already defined in tests/test_a.py"),
+        ({"tests/test_a.py": "def test_a(): ..."}, "tests/test_a.py", "must take one argument"),
+        ({"tests/test_a.py": "async def test_a(solution): ..."}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "def test_a(:"}, "tests/test_a.py", "is not Python"),
+        ({"solutions/oracle/a.py": None}, "solutions/oracle", "is missing"),
+        ({"solutions/oracle/b.txt": ""}, "solutions/oracle/b.txt", "would not be carried"),
+        ({"solutions/better/a.py": ""}, "solutions/better", "is neither oracle nor"),
+        ({"notes.txt": ""}, "notes.txt", "is no part of a bundle"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_file_and_reason(
+    tmp_path: Path, changes: dict[str, str | None], place: str, reason: str
+) -> None:
+    with pytest.raises(TaskLoadError) as caught:
+        load_bundles(make(tmp_path, **changes))
+    assert caught.value.path == tmp_path / "train" / "one" / place
+    assert reason in caught.value.reason
+
+
+def test_a_link_in_a_bundle_is_refused(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "train/one/data/link").symlink_to("/etc/passwd")
+    (task,) = load_bundles(tmp_path)
+    with pytest.raises(TaskLoadError, match="neither a file nor a folder"):
+        read_bundle(task)
+
+
+def test_the_files_of_a_task_belong_to_its_hash(tmp_path: Path) -> None:
+    before = load_bundles(make(tmp_path)).sha256
+    (tmp_path / "train/one/tests/expected.txt").write_text("2")
+    assert load_bundles(tmp_path).sha256 != before
+
+
+def test_one_snapshot_over_another() -> None:
+    given = Snapshot({"a": b"1", "b": b"2"}, frozenset({"a", "b"}))
+    over = Snapshot({"b": b"3", "c": b"4"}, frozenset({"c"}))
+    both = overlaid(given, over)
+    assert both.files == {"a": b"1", "b": b"3", "c": b"4"}
+    assert both.executable == {"a", "c"}
+
+
+def test_weights_stay_secret(tmp_path: Path) -> None:
+    (task,) = load_bundles(make(tmp_path))
+    assert "test_a" not in json.dumps(dict(task.inputs))

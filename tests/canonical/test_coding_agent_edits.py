@@ -1,0 +1,71 @@
+"""Edits against a model: what is replaced, what is refused, and that several are all or nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canonical.environments.coding_agent.edits import Edit, EditError, apply_edit, apply_edits
+
+# A small alphabet, so that texts occur often in each other, and overlap.
+texts = st.text("ab\n", max_size=12)
+edits = st.builds(Edit, old=st.text("ab\n", max_size=3), new=st.text("abc", max_size=3), replace_all=st.booleans())
+
+
+def places(text: str, old: str) -> list[int]:
+    return [index for index in range(len(text)) if old and text[index : index + len(old)] == old]
+
+
+def is_refused(text: str, edit: Edit) -> bool:
+    found = places(text, edit.old)
+    return not found or edit.old == edit.new or (len(found) > 1 and not edit.replace_all)
+
+
+@given(texts, edits)
+def test_an_edit_is_refused_exactly_when_its_text_is_empty_absent_ambiguous_or_unchanged(
+    text: str, edit: Edit
+) -> None:
+    if is_refused(text, edit):
+        with pytest.raises(EditError):
+            apply_edit(text, edit)
+    else:
+        apply_edit(text, edit)
+
+
+@given(texts, edits)
+def test_an_edit_changes_what_it_names_and_nothing_else(text: str, edit: Edit) -> None:
+    if is_refused(text, edit):
+        return
+    after, count = apply_edit(text, edit)
+    pieces = text.split(edit.old)
+    assert after == edit.new.join(pieces)
+    assert count == len(pieces) - 1
+
+
+@given(texts, st.lists(edits, min_size=1, max_size=4))
+def test_several_edits_are_made_one_on_the_other_or_not_at_all(text: str, several: list[Edit]) -> None:
+    expected, failing = text, 0
+    for number, edit in enumerate(several, start=1):
+        if is_refused(expected, edit):
+            failing = number
+            break
+        expected = expected.replace(edit.old, edit.new)
+    if failing:
+        with pytest.raises(EditError) as caught:
+            apply_edits(text, several)
+        assert len(several) == 1 or str(caught.value).startswith(f"edit {failing} of {len(several)}: ")
+    else:
+        after, counts = apply_edits(text, several)
+        assert after == expected
+        assert len(counts) == len(several)
+
+
+def test_the_number_of_places_is_said() -> None:
+    with pytest.raises(EditError, match="occurs 3 times"):
+        apply_edit("x x x", Edit(old="x", new="y"))
+
+
+def test_places_that_overlap_are_not_one_place() -> None:
+    with pytest.raises(EditError, match="occurs 2 times"):
+        apply_edit("aaa", Edit(old="aa", new="b"))
