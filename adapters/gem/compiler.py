@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-import json
 import logging
+import marshal
 import os
 import random
 import sys
@@ -74,7 +74,7 @@ class CompiledEnvironment(gem.Env):
     _environment: ClassVar[Environment[Any]]
     _live: ClassVar[WeakSet[CompiledEnvironment]]
     _tools_text: ClassVar[str]
-    _tools_json: ClassVar[str]
+    _tools: ClassVar[bytes]
 
     def __init__(self, seed: int = 0, split: str | None = None) -> None:
         super().__init__()
@@ -260,7 +260,8 @@ class CompiledEnvironment(gem.Env):
         return self._tasks[place]
 
     async def _start(self, chosen: Task, number: int) -> None:
-        await self._replace(None)
+        if self._episode is not None:
+            await self._replace(None)
         await self._replace(await self._open(chosen, number))
 
     async def _open(self, chosen: Task, number: int) -> Episode[Any]:
@@ -309,7 +310,7 @@ class CompiledEnvironment(gem.Env):
                 {"role": message.role, "content": write_content(message.blocks)} for message in prompt
             ],
             # Read anew each time, because a trainer may change what it is given.
-            "tools": json.loads(self._tools_json),
+            "tools": marshal.loads(self._tools),  # noqa: S302 - written in this process
         }
         if previous is not None:
             info["previous"] = previous
@@ -436,7 +437,7 @@ def compile_environment(environment: Environment[Any]) -> Compiled:
         "_environment": environment,
         "_live": live,
         "_tools_text": describe_tools(specs, TextForm.XML),
-        "_tools_json": json.dumps([render_tool(spec, SchemaDialect.OPENAI_CHAT) for spec in specs]),
+        "_tools": marshal.dumps([render_tool(spec, SchemaDialect.OPENAI_CHAT) for spec in specs]),
     }
     base = WaitingEnvironment if waits else PlainEnvironment
     env_class: type[CompiledEnvironment] = type(type(environment).__name__, (base,), members)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canonical.content import Block, Image, Message, Text
 from canonical.tool import ToolSpec
 
 
-def write_content(blocks: Iterable[Block]) -> str | list[dict[str, Any]]:
+def write_content(blocks: Sequence[Block]) -> str | list[dict[str, Any]]:
     """Return blocks as the content of a message: one text as it is, anything else as a list of parts."""
-    match tuple(blocks):
-        case (Text(text),):
-            return text
-        case several:
-            return [_part(block) for block in several]
+    if len(blocks) == 1 and isinstance(blocks[0], Text):
+        return blocks[0].text
+    return [_part(block) for block in blocks]
 
 
 def read_content(content: Any) -> tuple[Block, ...]:

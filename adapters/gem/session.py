@@ -165,7 +165,7 @@ def _read_result(text: str, reward: Any, terminated: Any, truncated: Any, info: 
     if (terminated, truncated) != (ending is Ending.TERMINATED, ending is Ending.TRUNCATED):
         raise ValueError(f"terminated is {terminated} and truncated is {truncated}, and the cause is {cause}")
     blocks = read_content(info.get("content", text))
-    if project_text(blocks) != text:
+    if "content" in info and project_text(blocks) != text:
         raise ValueError("the observation is not the text form of its content")
     error = ErrorCode(info["error"]) if "error" in info else None
     return StepResult(

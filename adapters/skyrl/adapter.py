@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -125,13 +125,17 @@ class SkyRLAdapter:
             raise SessionError(
                 "SkyRL Gym runs environments in the trainer's own process: compile the environment, and give no address"
             )
-        entry_point: Any = compiled
-        spec = EnvSpec(compiled.environment.name, entry_point)
-        session = SkyRLSession(spec, compiled, self._pool)
+        session = SkyRLSession(_spec(compiled), compiled, self._pool)
         try:
             yield session
         finally:
             await session.close()
+
+
+@cache
+def _spec(compiled: type[CompiledEnvironment]) -> EnvSpec:
+    entry_point: Any = compiled
+    return EnvSpec(compiled.environment.name, entry_point)
 
 
 ADAPTER = SkyRLAdapter()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar
 
 import aiohttp
@@ -492,9 +492,14 @@ class CompiledTaskset:
         self.environment = environment
         self.live: set[LiveEpisode] = set()
         self.agent: Any = vf.AgentConfig(runtime=vf.SubprocessConfig())
+        # A task set holds its tasks; rollouts do not make them anew.
+        self._made = lru_cache(maxsize=4_096)(self._make)
 
     def task(self, task: str, seed: int) -> EpisodeTask:
         """Return the task of an episode."""
+        return self._made(task, seed)
+
+    def _make(self, task: str, seed: int) -> EpisodeTask:
         name = self.environment.name
         return EpisodeTask(
             EpisodeData(name=task, prompt=name, environment=name, task=task, seed=seed), EpisodeTaskConfig()

@@ -60,7 +60,12 @@ class TasksetSession:
         self._task = self._tasks[task]
         (self._tools,) = self._task.toolsets(self._task.config)
         self._trace = vf.Trace(
-            task=vf.TraceTask(type=type(self._task).__name__, data=self._task.data),
+            task=vf.TraceTask(
+                type=type(self._task).__name__,
+                data=self._task.data,
+                key=self._task.key,
+                hash=self._task.hash,
+            ),
             state=import_module("bench.baselines.verifiers.wordle").WordleState(),
             agent=vf.AgentInfo(config=self._agent),
         )
