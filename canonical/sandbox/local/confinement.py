@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -176,6 +176,12 @@ class Bubblewrap:
                     f"the local sandbox needs a Python that it can show inside: there is no usable "
                     f"{_SYSTEM_PYTHON}, and {error}"
                 ) from error
+            closed = next((str(at) for at in (base, *base.parents) if not at.stat().st_mode & 0o001), None)
+            if os.geteuid() == 0 and closed is not None:
+                raise BackendUnavailableError(
+                    f"the local sandbox needs a Python that it can show inside: there is no usable {_SYSTEM_PYTHON}, "
+                    f"and {executable} lies in {closed}, which only its owner may enter"
+                ) from None
             return executable, base
         return _SYSTEM_PYTHON, None
 
@@ -224,42 +230,33 @@ class Bubblewrap:
             if libraries is not None:
                 libraries = f"/proc/self/fd/{hold(os.open(libraries, os.O_PATH))}"
         start.environment = _loader(libraries)
+        words = [*self._walls(hold), *_system(), "--perms", "0755", "--dir", "/etc", *_etc(hold)]
+        if prefix is not None:
+            words += ["--ro-bind", str(prefix), str(prefix)]
+        words += self._places(limits)
+        packed = hold(_in_memory("arguments", b"".join(os.fsencode(word) + b"\0" for word in words)))
+        start.argv += ["--args", str(packed), "--", start.python, "-I", "-S", "-c", BOOT]
+
+    def _walls(self, hold: Callable[[int], int]) -> list[str]:
+        """Return the arguments that cut a sandbox off."""
         rules = hold(_in_memory("seccomp", seccomp.assemble(platform.machine())))
-        size = str(limits.disk_bytes)
-        argv = [
+        return [
             "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
             "--disable-userns", "--uid", str(_INSIDE_ID), "--gid", str(_INSIDE_ID), "--hostname", "sandbox",
-            "--new-session", "--die-with-parent", "--as-pid-1", "--clearenv",
-            *_system(), "--perms", "0755", "--dir", "/etc",
+            "--new-session", "--die-with-parent", "--as-pid-1", "--clearenv", "--seccomp", str(rules),
         ]  # fmt: skip
-        for name in _FROM_ETC:
-            argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for name, text in _ETC.items():
-            argv += [
-                "--perms",
-                "0444",
-                "--ro-bind-data",
-                str(hold(_in_memory(name, text.encode()))),
-                f"/etc/{name}",
-            ]
-        if prefix is not None:
-            if start.drop_to is None:
-                argv += ["--ro-bind", str(prefix), str(prefix)]
-            else:
-                argv += ["--ro-bind-fd", str(hold(os.open(prefix, os.O_PATH))), str(prefix)]
-        argv += [
+
+    def _places(self, limits: Limits) -> list[str]:
+        """Return the arguments that make what is private to a sandbox, and close everything else to writing."""
+        size = str(limits.disk_bytes)
+        return [
             "--proc", "/proc", "--dev", "/dev",
             "--size", str(min(_SHARED_MEMORY_BYTES, limits.disk_bytes)), "--perms", "1777", "--tmpfs", _SHARED_MEMORY,
             "--remount-ro", "/dev",
             "--size", size, "--perms", "1777", "--tmpfs", _TEMPORARY,
             "--size", size, "--perms", "0755", "--tmpfs", _WORKSPACE,
-            "--remount-ro", "/", "--chdir", _WORKSPACE, "--seccomp", str(rules),
-            "--", start.python, "-I", "-S", "-c", BOOT,
+            "--remount-ro", "/", "--chdir", _WORKSPACE,
         ]  # fmt: skip
-        packed = hold(
-            _in_memory("arguments", b"".join(os.fsencode(word) + b"\0" for word in argv[: argv.index("--")]))
-        )
-        start.argv += ["--args", str(packed), *argv[argv.index("--") :]]
 
 
 class Unconfined:
@@ -322,6 +319,17 @@ def _system() -> list[str]:
         elif path.is_dir():
             argv += ["--ro-bind", str(path), str(path)]
     return argv
+
+
+def _etc(hold: Callable[[int], int]) -> list[str]:
+    """Return the arguments that make the few files of /etc that programs look for."""
+    words = []
+    for name in _FROM_ETC:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for name, text in _ETC.items():
+        data = hold(_in_memory(name, text.encode()))
+        words += ["--perms", "0444", "--ro-bind-data", str(data), f"/etc/{name}"]
+    return words
 
 
 def _in_memory(name: str, data: bytes) -> int:

@@ -98,6 +98,7 @@ _ABSENT: dict[str, tuple[int | None, int | None]] = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
+    "semget": (64, 190),
     "msgget": (68, 186),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),

@@ -48,7 +48,8 @@ attempt("network", "an abstract socket of the host", lambda: reach(socket.AF_UNI
 attempt("network", "an interface", lambda: [n for _, n in socket.if_nameindex() if n != "lo"])
 attempt("filesystem", "a file of the host", lambda: open(host["file"]).read())
 attempt("filesystem", "/etc/shadow", lambda: open("/etc/shadow").read())
-attempt("filesystem", "a home", lambda: os.listdir("/root") + os.listdir("/home"))
+for home in ("/root", "/home"):
+    attempt("filesystem", "what lies in " + home, lambda home=home: os.listdir(home))
 for place in ("/usr", "/usr/bin", "/etc", "/", "/dev", "/proc/sys/kernel"):
     def make(place=place):
         with open(place + "/rosetta-self-test", "w"):
@@ -189,7 +190,10 @@ async def _intrude(sandbox: Sandbox) -> dict[str, list[str]]:
             "memory_bytes": _SMALL.memory_bytes,
             "processes": _SMALL.processes,
         }
-        done = await _python(sandbox, _INTRUDER, json.dumps(about))
+        try:
+            done = await _python(sandbox, _INTRUDER, json.dumps(about))
+        except (CommandTimeoutError, LimitError) as error:
+            raise BackendUnavailableError(f"the self-test of a sandbox did not end: {error}") from error
     try:
         went: dict[str, list[str]] = json.loads(done.stdout)
     except ValueError:

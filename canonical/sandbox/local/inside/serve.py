@@ -10,11 +10,13 @@ import time
 
 from canonical.sandbox.local.inside import frames, tree
 from canonical.sandbox.local.inside.processes import (
+    PR_SET_DUMPABLE,
     SIGKILL,
     Command,
     Processes,
     Settings,
     StartError,
+    control,
     judge,
     read_rest,
     read_some,
@@ -28,7 +30,6 @@ _WATCH_S = 0.05
 # How much may wait to be sent before the next piece of a long answer is made.
 _HELD_BACK = 1 << 20
 _REQUEST_CAP = 1 << 31
-_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -329,20 +330,6 @@ def _empty(fd: int) -> None:
         pass
 
 
-def _control(option: int, value: int) -> bool:
-    """Set a property of this process that the standard library has no function for; say whether it worked."""
-    try:
-        # The public module costs every sandbox half a mebibyte more, for one call.
-        import _ctypes  # noqa: PLC0415
-
-        this = _ctypes.dlopen(None, 0)  # type: ignore[arg-type] # None is this process
-        address = _ctypes.dlsym(this, "prctl")
-        done: int = _ctypes.call_cdeclfunction(address, (option, value, 0, 0, 0))
-    except (ImportError, AttributeError, OSError):
-        return False
-    return done == 0
-
-
 def main(fields: dict[bytes, bytes], *, pipes: bool = False) -> None:
     """Serve the sandbox on the standard input, which is a socket; or on the standard input and output, two pipes."""
     for signal in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
@@ -351,9 +338,9 @@ def main(fields: dict[bytes, bytes], *, pipes: bool = False) -> None:
     # A collection would touch every object, and so copy its page, in each child.
     gc.freeze()
     # Commands run as the same user; what is not dumpable, they can neither read nor trace.
-    hidden = _control(_PR_SET_DUMPABLE, 0)
+    hidden = control(PR_SET_DUMPABLE, 0)
     if not settings.isolated:
-        _control(_PR_SET_CHILD_SUBREAPER, 1)
+        control(_PR_SET_CHILD_SUBREAPER, 1)
     os.umask(0o022)
     fd = os.dup(0)
     out = os.dup(1) if pipes else fd
