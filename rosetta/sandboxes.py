@@ -10,8 +10,15 @@ from typing import Any
 import click
 
 from bench.progress import Progress
-from canonical.sandbox.backends import backend_names, load_backend
-from canonical.sandbox.check import BackendReport, CheckResult, Outcome, check_backend, select_checks
+from canonical.sandbox.backends import UnknownBackendError, load_backend
+from canonical.sandbox.check import (
+    BackendReport,
+    CheckResult,
+    Outcome,
+    UnknownCheckError,
+    check_backend,
+    select_checks,
+)
 from canonical.sandbox.protocol import Backend, Isolation
 from rosetta.console import FINDING, Console, output_options
 
@@ -24,15 +31,17 @@ def require_backend(name: str, *, unsafe_no_isolation: bool) -> Backend:
     """Return the backend that a command was given.
 
     Raises:
-        click.UsageError: It isolates nothing, and that was not said aloud.
-        canonical.sandbox.backends.UnknownBackendError: There is no such backend.
+        click.UsageError: There is no such backend; or it isolates nothing, and that was not said aloud.
         canonical.sandbox.protocol.BackendUnavailableError: What it is built on is missing.
     """
     if name == UNSAFE and not unsafe_no_isolation:
         raise click.UsageError(
             "the backend 'unsafe' runs every command with all rights of your user; say --unsafe-no-isolation to mean it"
         )
-    return load_backend(name)
+    try:
+        return load_backend(name)
+    except UnknownBackendError as error:
+        raise click.UsageError(str(error)) from error
 
 
 @click.command("check-sandbox")
@@ -51,7 +60,10 @@ def check_sandbox(
     backend that does not hold its limits this is felt outside.
     """
     console = Console(quiet=quiet, as_json=as_json)
-    checks = select_checks(names)
+    try:
+        checks = select_checks(names)
+    except UnknownCheckError as error:
+        raise click.UsageError(str(error)) from error
     chosen = require_backend(backend, unsafe_no_isolation=unsafe_no_isolation)
     with console.progress() as show:
         done: list[CheckResult] = []
@@ -103,4 +115,4 @@ def value_of(report: BackendReport) -> Any:
 
 
 COMMANDS = (check_sandbox,)
-__all__ = ["COMMANDS", "backend_names", "require_backend"]
+__all__ = ["COMMANDS", "require_backend"]

@@ -32,8 +32,8 @@ import asyncio, sys
 from canonical.sandbox.backends import load_backend
 async def main(name, word):
     box = await load_backend(name).open()
-    await box.exec(['bash', '-c', 'setsid sleep 300 ' + word + ' </dev/null >/dev/null 2>&1 & exec -a ' + word +
-                    ' sleep 300 </dev/null >/dev/null 2>&1 & sleep 0.2'], timeout_s=20, keep_background=True)
+    script = "setsid bash -c 'exec -a $0 sleep 300' $0 </dev/null >/dev/null 2>&1 & sleep 0.3"
+    await box.exec(['bash', '-c', script, word], timeout_s=20, keep_background=True)
     print('ready', flush=True)
     await box.exec(['bash', '-c', 'exec -a ' + word + ' sleep 300'], timeout_s=250)
 asyncio.run(main(*sys.argv[1:]))
@@ -94,7 +94,8 @@ async def _nothing_left(place: Place) -> str:
     box = await place.open()
     await box.write(word, b"x")
     script = (
-        f'exec -a {word} setsid sleep 300 </dev/null >/dev/null 2>&1 & touch "$(mktemp -d)/{word}"; sleep 0.3'
+        f"setsid bash -c 'exec -a {word} sleep 300' </dev/null >/dev/null 2>&1 & "
+        f'touch "$(mktemp -d)/{word}"; sleep 0.3'
     )
     succeeded(await shell(box, script, keep_background=True))
     seen = len(processes_with(word))
