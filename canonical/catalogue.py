@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from canonical.attack import MakeAttacks
 from canonical.environment import Environment
 
 _FOLDER = Path(__file__).parent / "environments"
@@ -49,6 +50,22 @@ def load_environment(source: str) -> Environment[Any]:
             "and a path to an environment.py is accepted too"
         )
     return _only_environment(import_file(path.resolve()), source)
+
+
+def load_attacks(source: str) -> MakeAttacks | None:
+    """Return what makes the attacks on an environment: `ATTACKS` of the `attacks.py` beside it, or None without one.
+
+    Raises:
+        UnknownEnvironmentError: There is no such environment, or its `attacks.py` cannot be imported or has no `ATTACKS`.
+    """
+    path = definition_path(load_environment(source)).with_name("attacks.py")
+    if not path.is_file():
+        return None
+    make = getattr(import_file(path), "ATTACKS", None)
+    if not callable(make):
+        raise UnknownEnvironmentError(f"{path} defines no ATTACKS")
+    attacks: MakeAttacks = make
+    return attacks
 
 
 def definition_path(environment: Environment[Any]) -> Path:

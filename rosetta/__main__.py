@@ -9,7 +9,7 @@ import click
 from bench.stacks import UnknownStackError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.task import UnknownTaskError
-from rosetta import author, endurance, frameworks, parity, sandboxes
+from rosetta import author, endurance, frameworks, gauntlet, parity, sandboxes
 from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
@@ -41,6 +41,7 @@ for command in (
     *endurance.COMMANDS,
     *parity.COMMANDS,
     *sandboxes.COMMANDS,
+    *gauntlet.COMMANDS,
 ):
     cli.add_command(command)
 
