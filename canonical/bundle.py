@@ -24,6 +24,12 @@ from canonical.sandbox.protocol import Limits, Snapshot
 from canonical.task import Task, TaskLoadError, TaskSet
 
 ORACLE = "oracle"
+COMMAND_S = 120.0
+"""The longest time of one command of an agent, unless the task says otherwise, in seconds."""
+
+TEST_S = 60.0
+"""The time for one hidden test, unless the task says otherwise, in seconds."""
+
 _WRONG = "wrong-"
 _KEYS = {"prompt", "kind", "solution", "limits", "max_turns", "metadata"}
 _ENTRIES = {"task.yaml", "weights.json", "data", "tests", "solutions"}
@@ -43,6 +49,7 @@ class Bundle:
         names: The hidden tests.
         oracle: Files which, laid over the given ones, pass every test.
         wrong: Name -> files which look right and are not.
+        removed: Given files that the oracle removes.
         limits: What a sandbox with files of this task may use.
         command_s: The longest time that one command of the agent may take, in seconds.
         test_s: The time for each hidden test, in seconds.
@@ -57,9 +64,10 @@ class Bundle:
     names: tuple[HiddenTest, ...] = field(repr=False)
     oracle: Snapshot = field(repr=False)
     wrong: Mapping[str, Snapshot] = field(default_factory=dict, repr=False)
+    removed: tuple[str, ...] = field(default=(), repr=False)
     limits: Limits = field(default_factory=Limits)
-    command_s: float = 120.0
-    test_s: float = 60.0
+    command_s: float = COMMAND_S
+    test_s: float = TEST_S
     max_turns: int | None = None
 
 
@@ -98,8 +106,9 @@ def read_bundle(task: Task) -> Bundle:
             path.name.removeprefix(_WRONG): read_files(path) for path in sorted(solutions.glob(f"{_WRONG}*"))
         },
         limits=limits,
+        command_s=times.get("command_s", COMMAND_S),
+        test_s=times.get("test_s", TEST_S),
         max_turns=inputs.get("max_turns"),
-        **times,
     )
 
 

@@ -83,15 +83,23 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Hold the results of all hidden tests, in the order in which they were asked for."""
+    """Hold the results of all hidden tests, in the order in which they were asked for.
+
+    Attributes:
+        results: One for each test.
+        is_all_or_nothing: Whether a part of the tests is worth nothing.
+    """
 
     results: tuple[Verdict, ...]
+    is_all_or_nothing: bool = False
 
     @property
     def share(self) -> float:
         """The weight of the tests that passed, as a share of all: exactly 1.0 when all did, and below 1.0 otherwise."""
         if all(result.passed for result in self.results):
             return 1.0
+        if self.is_all_or_nothing:
+            return 0.0
         whole = math.fsum(result.weight for result in self.results)
         share = math.fsum(result.weight for result in self.results if result.passed) / whole
         return min(share, math.nextafter(1.0, 0.0))
@@ -122,7 +130,7 @@ async def grade(
     Raises:
         GradingError: A sandbox cannot be opened, or lacks what grading needs.
     """
-    async with _turns():
+    async with one_of_few():
         grading = _Grading(backend, submitted, tests, limits or Limits(), test_s)
         try:
             return Report(tuple([await grading.result(test) for test in names]))
@@ -133,7 +141,8 @@ async def grade(
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-def _turns() -> asyncio.Semaphore:
+def one_of_few() -> asyncio.Semaphore:
+    """Return what to hold while grading in this event loop."""
     # More gradings at once than the processors can carry would only let each other's clocks run out.
     loop = asyncio.get_running_loop()
     if loop not in _TURNS:

@@ -23,18 +23,21 @@ sys.modules[{main!r}].main()
 
 
 @cache
-def python_program(modules: tuple[str, ...], aliases: tuple[tuple[str, str], ...] = ()) -> tuple[str, ...]:
+def python_program(
+    modules: tuple[str, ...], aliases: tuple[tuple[str, str], ...] = (), *, with_packages: bool = False
+) -> tuple[str, ...]:
     """Return the command that runs modules of this project in a sandbox: `main()` of the last one.
 
     Args:
         modules: Full names, each after those that it imports. They import the standard library and each other alone.
         aliases: Pairs of a further name and the module that is imported by it.
+        with_packages: Whether packages installed in the sandbox can be imported, too; it starts faster without.
     """
     texts = [(package, "") for package in _packages(modules)]
     texts += [(module, _text(module)) for module in modules]
     lines = "\n".join(f"sys.modules[{alias!r}] = sys.modules[{module!r}]" for alias, module in aliases)
     program = _START.format(modules=texts, aliases=lines, main=modules[-1])
-    return ("python3", "-S", "-s", "-B", "-c", program)
+    return ("python3", *(() if with_packages else ("-S",)), "-s", "-B", "-c", program)
 
 
 def _packages(modules: Sequence[str]) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +33,7 @@ from canonical.sandbox.protocol import (
     RefusedError,
     Sandbox,
     SandboxError,
+    Snapshot,
 )
 from canonical.step import Cause
 from canonical.task import Task, TaskSet
@@ -83,7 +85,7 @@ class Desk:
 
     Attributes:
         bundle: The task, with its hidden half.
-        backend: Makes the sandboxes.
+        grader: Runs the hidden tests on a workspace.
         sandbox: Where the files of the agent lie and its commands run.
         folder: The working directory of its next command, as the sandbox sees it.
         todos: Its list.
@@ -95,7 +97,7 @@ class Desk:
     """
 
     bundle: Bundle = field(repr=False)
-    backend: Backend = field(repr=False)
+    grader: Callable[[Snapshot], Awaitable[Report]] = field(repr=False)
     sandbox: Sandbox = field(repr=False)
     folder: str = "."
     todos: list[Todo] = field(default_factory=list)
@@ -116,19 +118,10 @@ class Desk:
         if self.failure is not None:
             raise self.failure
         if self.report is None:
-            bundle = self.bundle
             await self.sandbox.stop_processes()
             workspace = await self.sandbox.snapshot()
-            submitted = submission(workspace, bundle.given, bundle.solution)
             try:
-                self.report = await grade(
-                    self.backend,
-                    submitted,
-                    bundle.tests,
-                    bundle.names,
-                    limits=bundle.limits,
-                    test_s=bundle.test_s,
-                )
+                self.report = await self.grader(workspace)
             except GradingError as error:
                 self.failure = error
                 raise
@@ -214,10 +207,22 @@ class CodingAgent(Environment[Desk]):
 
     async def start(self, task: Task, rng: random.Random) -> Desk:  # noqa: ARG002 - nothing is random here
         """Open a sandbox with the files of the task."""
-        bundle = self.bundle(task)
+        bundle = await asyncio.to_thread(self.bundle, task)
         backend = self._backend or _default_backend()
         sandbox = await backend.open(bundle.given, limits=bundle.limits)
-        return Desk(bundle=bundle, backend=backend, sandbox=sandbox)
+        return Desk(bundle=bundle, grader=partial(self.grade, backend, bundle), sandbox=sandbox)
+
+    async def grade(self, backend: Backend, bundle: Bundle, workspace: Snapshot) -> Report:
+        """Run the hidden tests of a task on a workspace; for subclasses that grade in another way.
+
+        Raises:
+            SubmissionError: The solution is too large to be graded.
+            GradingError: Grading itself failed.
+        """
+        submitted = submission(workspace, bundle.given, bundle.solution)
+        return await grade(
+            backend, submitted, bundle.tests, bundle.names, limits=bundle.limits, test_s=bundle.test_s
+        )
 
     def prompt(self, task: Task, state: Desk) -> str:  # noqa: ARG002 - the state holds it
         """Return what is to be done, and by which rules."""
@@ -437,12 +442,12 @@ class CodingAgent(Environment[Desk]):
 
     def oracle(self, task: Task) -> Iterable[ToolCall]:
         """Return calls that write the known solution and submit it."""
-        solution = self.bundle(task).oracle
-        for path, data in sorted(solution.files.items()):
+        bundle = self.bundle(task)
+        for path, data in sorted(bundle.oracle.files.items()):
             yield ToolCall("write", {"path": path, "content": data.decode("utf-8")})
-        if solution.executable:
-            names = " ".join(shlex.quote(path) for path in sorted(solution.executable))
-            yield ToolCall("bash", {"command": f"chmod +x {names}"})
+        for command, paths in (("chmod +x", sorted(bundle.oracle.executable)), ("rm", bundle.removed)):
+            if paths:
+                yield ToolCall("bash", {"command": f"{command} -- {shlex.join(paths)}"})
         yield ToolCall("submit_solution", {})
 
     def random_call(self, task: Task, rng: random.Random) -> ToolCall:
