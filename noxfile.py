@@ -116,13 +116,24 @@ def certify(session: nox.Session) -> None:
     _rosetta(session, "certify", *(session.posargs or ["wordle"]), "--build")
 
 
+@nox.session(name="bench-sandbox", venv_backend="none", default=False, requires=["harness"])
+def bench_sandbox(session: nox.Session) -> None:
+    """Measure sandboxes: start, calls, memory, how many live at once, throughput, and what is left behind."""
+    _rosetta(session, "bench-sandbox", *session.posargs)
+
+
 @nox.session(python=PYTHON, default=False)
 def faults(session: nox.Session) -> None:
     """Put deliberate faults into copies of the project; the suite must notice every one."""
     _install(session, "test")
-    for name in ADAPTERS:
-        session.run("rosetta", "stack", "build", name, "--quiet")
-    session.run("python", "-P", "tests/faults/run.py", *session.posargs)
+    for name, facts in ADAPTERS.items():
+        session.run("rosetta", "stack", "build", name, "--all", "--quiet")
+        for label in (f"{release['package']}-{release['version']}" for release in facts["releases"]):
+            python, pins = f".stacks/{label}/bin/python", f"adapters/{name}/constraints/{label}.txt"
+            session.run(
+                "uv", "pip", "install", "--quiet", "--python", python, "pytest", "hypothesis", "-c", pins
+            )
+    session.run("python", "-P", "-m", "tests.faults.run", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)

@@ -1,130 +1,316 @@
 """Put deliberate faults into copies of the project, one at a time, and say which part of the suite notices each.
 
-`python tests/faults/run.py` exits with 1 when a fault survives. The stacks must be built.
+`python -P -m tests.faults.run` exits with 1 when a fault survives. The stacks must be built, and hold pytest.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-import yaml
+from typing import NamedTuple
 
 from bench.stacks import find_stack
+from tests.faults.faults import CORE, FOLDER, ROOT, Fault, FaultError, fault_files, read_faults
+from tests.faults.preload import ADDRESS
+from tests.faults.table import PUBLISHED, Verdict, Verdicts, publish, render_list
 
-ROOT = Path(__file__).resolve().parents[2]
-FAULTS = Path(__file__).with_name("faults.yaml")
-CORE_TESTS = ("tests/canonical", "-x", "-q", "-p", "no:cacheprovider", "-n", "0")
-SKIPPED = {
-    ".git",
-    ".nox",
-    ".venv",
-    ".stacks",
-    "runs",
-    ".hypothesis",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".pytest_cache",
-}
+CORE_ADAPTER = "gem"
+"""Whose conformance is played for faults of the core: the stack that starts soonest."""
+PATIENCE_S = 240.0
+PRELOAD = FOLDER / "preload.py"
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One replacement in one file."""
+class Noticed(NamedTuple):
+    """Say what noticed a fault, in one line."""
 
-    name: str
-    file: str
-    old: str
-    new: str
+    part: str
+    evidence: str
 
 
-def read_faults(path: Path) -> list[Fault]:
-    """Read the faults; each must fit its file exactly once."""
-    faults = [Fault(**row) for row in yaml.safe_load(path.read_text(encoding="utf-8"))]
-    for fault in faults:
-        count = (ROOT / fault.file).read_text(encoding="utf-8").count(fault.old)
-        if count != 1:
-            raise SystemExit(
-                f"{path.name}: {fault.name}: the old text stands {count} times in {fault.file}, not once"
-            )
-    return faults
+class Done(NamedTuple):
+    """Hold how a command ended; `code` is None when it did not end in time."""
+
+    code: int | None
+    output: str
+    errors: str
 
 
 def copy_project(target: Path) -> None:
-    """Copy the working tree; the stacks are shared."""
-    shutil.copytree(ROOT, target, ignore=lambda _, names: SKIPPED & set(names))
+    """Copy the working tree as git sees it; the stacks are shared."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
     (target / ".stacks").symlink_to(ROOT / ".stacks")
 
 
-def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command on the copy: its modules come before those of the installed project."""
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        [sys.executable, "-P", *command],
+def run(copy: Path, python: Path | str, *arguments: str, patience_s: float = PATIENCE_S) -> Done:
+    """Run a Python on the copy: its modules come before those of the installed project.
+
+    Whatever the command has started ends with it.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    process = subprocess.Popen(
+        [str(python), "-P", *arguments],
         cwd=copy,
         env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=patience_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+        return Done(None, output, errors)
+    return Done(process.returncode, output, errors)
+
+
+@contextmanager
+def preloaded(copy: Path, adapter: str, python: Path) -> Iterator[Path]:
+    """Keep a process of a stack that has imported its framework; yield the program that forks workers from it.
+
+    Raises:
+        FaultError: The framework cannot be imported.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="rosetta-preload-"))
+    address, program = folder / "socket", folder / "python"
+    body = f"import runpy, sys\nsys.exit(runpy.run_path({str(PRELOAD)!r}, run_name='__main__'))\n"
+    program.write_text(
+        f"#!{sys.executable} -S\nimport os\nos.environ[{ADDRESS!r}] = {str(address)!r}\n{body}"
+    )
+    program.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1"}
+    server = subprocess.Popen(
+        [str(python), "-P", "-m", "tests.faults.preload", str(address), adapter],
+        cwd=copy,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        patience = time.monotonic() + PATIENCE_S
+        while not address.exists():
+            if server.poll() is not None or time.monotonic() > patience:
+                raise FaultError(f"{adapter}: its framework cannot be imported by {python}")
+            time.sleep(0.05)
+        yield program
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def conformance(copy: Path, adapter: str, release: str, python: Path) -> Noticed | None:
+    """Play the conformance of a stack; return what it found."""
+    arguments = ("-m", "tests.faults.prove", adapter, release, str(python))
+    done = run(copy, sys.executable, *arguments, patience_s=PATIENCE_S / 2)
+    if done.code is None:
+        return Noticed("conformance", "it does not end")
+    if done.code:
+        return Noticed("conformance", (done.errors.strip().splitlines() or ["?"])[-1])
+    found = json.loads(done.output.splitlines()[-1])["found"]
+    return None if found is None else Noticed("conformance", found)
+
+
+def tests(copy: Path, part: str, python: Path | str, *chosen: str) -> Noticed | None:
+    """Run tests until the first that fails; return its name.
+
+    Raises:
+        FaultError: They cannot be run, or the one that fails does so without the fault, too.
+    """
+    # A framework's dependencies warn as they like; only our own default run treats warnings as errors.
+    own = ("-n", "0") if part == "core tests" else ("-o", "filterwarnings=")
+    done = run(copy, python, *PYTEST, *own, *chosen)
+    if not done.code:
+        # Tests that do not end have noticed nothing: a busy machine is no finding.
+        return None
+    failed = [line for line in done.output.splitlines() if line.startswith(("FAILED", "ERROR "))]
+    if not failed:
+        raise FaultError(f"the tests cannot be run: {(done.errors or done.output).strip()[-600:]}")
+    return Noticed(part, failed[0].partition(" ")[2].partition(" - ")[0])
+
+
+class Trial:
+    """Try faults in one copy of the project, one after the other.
+
+    Args:
+        copy: The copy.
+        healthy: A copy that is never changed.
+        pythons: What to start as the Python of a stack, by its label.
+    """
+
+    def __init__(self, copy: Path, healthy: Path, pythons: Mapping[str, Path]) -> None:
+        self._copy = copy
+        self._healthy = healthy
+        self._pythons = pythons
+
+    def verdict(self, name: str, fault: Fault) -> Verdict:
+        """Put a fault in, see what notices it, and take it out again.
+
+        Raises:
+            FaultError: The tests cannot be run, or fail without the fault, too.
+        """
+        path = self._copy / fault.file
+        adapter = CORE_ADAPTER if name == CORE else name
+        stack = find_stack(adapter, fault.release)
+        path.write_text(fault.put_into(path.read_text(encoding="utf-8")), encoding="utf-8")
+        start = time.monotonic()
+        try:
+            if name == CORE:
+                # Conformance compares with the reference, which has the fault as well.
+                noticed = self._tests(name, fault, Path(sys.executable))
+            else:
+                noticed = conformance(self._copy, adapter, stack.label, self._pythons[stack.label])
+                noticed = noticed or self._tests(name, fault, stack.python)
+            seconds = time.monotonic() - start
+        finally:
+            # With its old time, so that what was compiled with the fault is not taken for its own.
+            shutil.copy2(self._healthy / fault.file, path)
+        part, evidence = noticed or (None, "")
+        return Verdict(
+            name=fault.name,
+            file=fault.file,
+            stack=stack.label,
+            noticed_by=part,
+            evidence=evidence.strip()[:300],
+            seconds=round(seconds, 1),
+        )
+
+    def _tests(self, name: str, fault: Fault, python: Path) -> Noticed | None:
+        if name == CORE:
+            part, interpreter, chosen = (
+                "core tests",
+                Path(sys.executable),
+                fault.tests or ("tests/canonical",),
+            )
+        else:
+            part, interpreter, chosen = "stack tests", python, fault.tests or (f"tests/stacks/{name}",)
+        noticed = tests(self._copy, part, interpreter, *chosen)
+        if noticed is not None and noticed.evidence in chosen[0]:
+            return noticed
+        if noticed is not None and (same := tests(self._healthy, part, python, noticed.evidence)):
+            raise FaultError(f"{fault.name}: {same.evidence} fails without the fault, too")
+        return noticed
+
+
+def try_list(path: Path, wanted: str, jobs: int, folder: Path) -> list[Verdict]:
+    """Try the faults of one list whose names contain `wanted`.
+
+    Raises:
+        FaultError: The list does not fit the source, or the suite fails without any fault.
+    """
+    faults = [fault for fault in read_faults(path) if wanted in fault.name]
+    if not faults:
+        return []
+    healthy = folder / "healthy"
+    if not healthy.exists():
+        copy_project(healthy)
+    stacks = (
+        {}
+        if path.stem == CORE
+        else {stack.label: stack for stack in (find_stack(path.stem, fault.release) for fault in faults)}
+    )
+    with ExitStack() as running:
+        pythons = {
+            label: running.enter_context(preloaded(healthy, stack.adapter, stack.python))
+            for label, stack in stacks.items()
+        }
+        for label, python in pythons.items():
+            if (noticed := conformance(healthy, path.stem, label, python)) is not None:
+                raise FaultError(f"{label}: conformance fails without any fault: {noticed.evidence}")
+        trials: queue.SimpleQueue[Trial] = queue.SimpleQueue()
+        for number in range(min(jobs, len(faults))):
+            copy = folder / f"{path.stem}-{number}"
+            copy_project(copy)
+            trials.put(Trial(copy, healthy, pythons))
+
+        def judge(number: int, fault: Fault) -> Verdict:
+            trial = trials.get()
+            try:
+                verdict = trial.verdict(path.stem, fault)
+            finally:
+                trials.put(trial)
+            sys.stderr.write(
+                f"{path.stem} {number + 1}/{len(faults)}: {fault.name}: {verdict.noticed_by or 'NOTHING NOTICES IT'}: "
+                f"{verdict.evidence[:100]!r} ({verdict.seconds:.0f} s)\n"
+            )
+            sys.stderr.flush()
+            return verdict
+
+        with ThreadPoolExecutor(jobs) as pool:
+            return list(pool.map(judge, range(len(faults)), faults))
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=ROOT,
+        check=True,
         capture_output=True,
         text=True,
-        timeout=900,
-        check=False,
     )
-
-
-def noticed_by(copy: Path, adapter: str) -> tuple[str, str] | None:
-    """Return which part of the suite notices the fault, and its words; None when nothing does."""
-    release = find_stack(adapter).label
-    done = run(copy, "-m", "rosetta", "conformance", adapter, "--release", release, "--quiet")
-    if done.returncode == 1:
-        lines = [line.strip() for line in done.stdout.splitlines() if "differs" in line]
-        return "conformance", lines[0] if lines else done.stdout.strip()[:120]
-    if done.returncode:
-        return "conformance", (done.stderr.strip().splitlines() or ["?"])[0][:120]
-    done = run(copy, "-m", "pytest", *CORE_TESTS)
-    if done.returncode == 1:
-        failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
-        return "core tests", failed[0].removeprefix("FAILED ").split(" - ")[0] if failed else "?"
-    if done.returncode:
-        raise SystemExit(f"the core tests could not be run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return None
+    return done.stdout.strip()
 
 
 def main() -> int:
-    """Try the faults and print a table."""
+    """Try the faults and print tables."""
+    known = [path.stem for path in fault_files()]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--adapter", default="openenv", help="the adapter whose conformance is run")
-    parser.add_argument("--only", help="part of a fault's name")
+    parser.add_argument("--adapter", action="append", choices=known, help="only this list; may be repeated")
+    parser.add_argument("--fault", default="", metavar="NAME", help="only faults whose name contains this")
+    parser.add_argument("--jobs", type=int, default=1, help="how many copies to try faults in at once")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--write", action="store_true", help="write the tables in reports/published/faults")
     options = parser.parse_args()
-    faults = [fault for fault in read_faults(FAULTS) if options.only is None or options.only in fault.name]
-    survivors = 0
-    with tempfile.TemporaryDirectory(prefix="rosetta-faults-") as folder:
-        healthy = Path(folder) / "healthy"
-        copy_project(healthy)
-        noticed = noticed_by(healthy, options.adapter)
-        if noticed is not None:
-            raise SystemExit(f"the suite fails without any fault: {noticed[0]}: {noticed[1]}")
-        sys.stdout.write("| fault | where | noticed by | how | s |\n|---|---|---|---|---|\n")
-        for index, fault in enumerate(faults):
-            copy = Path(folder) / f"fault-{index}"
-            copy_project(copy)
-            file = copy / fault.file
-            file.write_text(file.read_text(encoding="utf-8").replace(fault.old, fault.new), encoding="utf-8")
-            start = time.monotonic()
-            noticed = noticed_by(copy, options.adapter)
-            shutil.rmtree(copy)
-            survivors += noticed is None
-            by, how = noticed or ("NOTHING", "the fault survives")
-            sys.stdout.write(
-                f"| {fault.name} | {fault.file} | {by} | {how} | {time.monotonic() - start:.0f} |\n"
-            )
-            sys.stdout.flush()
-    sys.stdout.write(f"\n{len(faults)} faults, {survivors} survive\n")
+    if options.write and options.fault:
+        parser.error("--write needs whole lists: leave --fault out")
+    found: list[Verdicts] = []
+    try:
+        for name in options.adapter or known:
+            with tempfile.TemporaryDirectory(prefix="rosetta-faults-") as folder:
+                commit = _commit()
+                verdicts = try_list(FOLDER / f"{name}.yaml", options.fault, options.jobs, Path(folder))
+            found.append(Verdicts(adapter=name, commit=commit, verdicts=tuple(verdicts)))
+            if options.write:
+                publish(found[-1], PUBLISHED)
+    except FaultError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    if options.json:
+        sys.stdout.write(json.dumps([one.model_dump() for one in found], indent=1) + "\n")
+    else:
+        for one in found:
+            sys.stdout.write(f"## {one.adapter}\n\n{render_list(one.verdicts)}\n\n")
+    survivors = sum(verdict.noticed_by is None for one in found for verdict in one.verdicts)
+    sys.stderr.write(f"{sum(len(one.verdicts) for one in found)} faults, {survivors} survive\n")
     return 1 if survivors else 0
 
 
