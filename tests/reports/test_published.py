@@ -7,13 +7,16 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
+from bench.certificate import CERTIFICATE_FILE, Certificate, specify
 from bench.records import Conformance, read_run
+from canonical.catalogue import load_environment
+from canonical.golden import EPISODES, GoldenSet, golden_folder
+from reports.certificate import render_certificate
 from reports.render import render_run
 
-PUBLISHED = sorted(
-    path.parent
-    for path in (Path(__file__).resolve().parents[2] / "reports" / "published").glob("*/records.jsonl")
-)
+FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
+CERTIFICATES = sorted(path.parent for path in FOLDER.glob(f"*/{CERTIFICATE_FILE}"))
+PUBLISHED = sorted(path.parent for path in FOLDER.glob("*/records.jsonl"))
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
@@ -34,3 +37,22 @@ def test_only_whole_runs_of_conforming_environments_at_a_commit_are_published(fo
     assert run.header.commit is not None
     assert run.header.dirty is False
     assert [record.status for record in run.of(Conformance)] == ["passed"]
+
+
+@pytest.mark.parametrize("folder", CERTIFICATES, ids=lambda folder: folder.name)
+def test_a_published_certificate_is_what_its_file_says_and_holds(folder: Path) -> None:
+    certificate = Certificate.read(folder / CERTIFICATE_FILE)
+    page = render_certificate(certificate).encode()
+    assert (folder / "certificate.md").read_bytes() == page
+    assert certificate.passed
+    assert certificate.digest is not None
+    assert certificate.commit is not None
+    assert certificate.dirty is False
+
+
+@pytest.mark.parametrize("folder", CERTIFICATES, ids=lambda folder: folder.name)
+def test_a_published_certificate_is_of_the_environment_and_the_golden_set_as_they_are(folder: Path) -> None:
+    certificate = Certificate.read(folder / CERTIFICATE_FILE)
+    environment = load_environment(certificate.environment.name)
+    assert specify(environment, definition_sha256="").sha256 == certificate.environment.sha256
+    assert GoldenSet.read(golden_folder(environment) / EPISODES).digest() == certificate.golden.digest
