@@ -125,7 +125,8 @@ class SkyRLAdapter:
             raise SessionError(
                 "SkyRL Gym runs environments in the trainer's own process: compile the environment, and give no address"
             )
-        session = SkyRLSession(_spec(compiled), compiled, self._pool)
+        entry_point: Any = compiled
+        session = SkyRLSession(_spec(entry_point), compiled, self._pool)
         try:
             yield session
         finally:
@@ -133,9 +134,8 @@ class SkyRLAdapter:
 
 
 @cache
-def _spec(compiled: type[CompiledEnvironment]) -> EnvSpec:
-    entry_point: Any = compiled
-    return EnvSpec(compiled.environment.name, entry_point)
+def _spec(entry_point: Any) -> EnvSpec:
+    return EnvSpec(entry_point.environment.name, entry_point)
 
 
 ADAPTER = SkyRLAdapter()
