@@ -7,9 +7,11 @@ declared absent is as wrong as one that does not work. Each probe says what it s
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.client import RequestFailed, Worker
@@ -123,6 +125,21 @@ def declared_features(worker: Worker) -> dict[Feature, Support]:
         Feature(name): Support(Level(value["level"]), value["note"])
         for name, value in worker.started.features.items()
     }
+
+
+def keep_proven(path: Path, label: str, proofs: Sequence[FeatureProof]) -> None:
+    """Write level and note of every feature of a release into a file that keeps those of the other releases too.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    kept[label] = {
+        proof.feature.value: {"level": proof.declared.level.value, "note": proof.declared.note}
+        for proof in proofs
+        if proof.declared is not None
+    }
+    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
 class _Probes:

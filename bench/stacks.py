@@ -77,6 +77,11 @@ class Stack:
         return adapters_folder() / self.adapter / "constraints" / f"{self.release.label}.txt"
 
     @property
+    def features_file(self) -> Path:
+        """The file that keeps what was proven of the features of every release of this adapter."""
+        return adapters_folder() / self.adapter / "features.json"
+
+    @property
     def inputs_sha256(self) -> str:
         """The hash of everything that decides what is installed."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.records import read_run
-from canonical.adapter import AdapterFacts
+from canonical.adapter import AdapterFacts, Feature
 from reports.render import summarise
 
 README_RUN = "openenv-0.10.0-wordle"
@@ -19,6 +21,9 @@ README_RUN = "openenv-0.10.0-wordle"
 
 _RESULT = ("<!-- generated: a published run -->", "<!-- end of generated -->")
 _WORDS = ("<!-- generated: words of adapter.toml -->", "<!-- end of generated -->")
+
+
+_FEATURES = ("<!-- generated: features proven by conformance -->", "<!-- end of generated -->")
 
 
 class MissingMarkers(Exception):  # noqa: N818 - named for what it is
@@ -29,6 +34,31 @@ def words_table(facts: AdapterFacts) -> str:
     """Return the table of canonical words and what a framework calls them."""
     rows = [f"| Here | {facts.title} |", "| --- | --- |"]
     return "\n".join([*rows, *(f"| {ours} | {theirs} |" for ours, theirs in facts.words.items())])
+
+
+def features_table(facts: AdapterFacts, kept: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
+    """Return the table of features of the default release, with a row below for each release where one differs.
+
+    Args:
+        facts: What `adapter.toml` says.
+        kept: Release -> feature -> level and note, as conformance has proven and kept them.
+    """
+    default = facts.default_release.label
+    others = sorted(kept.keys() - {default})
+    rows = [f"| Feature | {default} | |", "| --- | --- | --- |"]
+    for feature in Feature:
+        mine = kept[default][feature]
+        rows.append(f"| `{feature}` | {mine['level']} | {_cell(mine['note'])} |")
+        rows += [
+            f"| | {kept[label][feature]['level']} in {label} | {_cell(kept[label][feature]['note'])} |"
+            for label in others
+            if kept[label][feature] != mine
+        ]
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def renew(document: str, markers: tuple[str, str], text: str) -> str:
@@ -74,7 +104,12 @@ def generated_documents(root: Path) -> dict[Path, str]:
     for facts in sorted(root.glob("adapters/*/adapter.toml")):
         readme = facts.parent / "README.md"
         table = words_table(AdapterFacts.read(facts))
-        documents[readme] = renew(readme.read_text(encoding="utf-8"), _WORDS, table)
+        text = renew(readme.read_text(encoding="utf-8"), _WORDS, table)
+        proven = facts.parent / "features.json"
+        if proven.is_file():
+            kept = json.loads(proven.read_text(encoding="utf-8"))
+            text = renew(text, _FEATURES, features_table(AdapterFacts.read(facts), kept))
+        documents[readme] = text
     published = root / "reports" / "published" / README_RUN
     readme = root / "README.md"
     block = result_block(published, "ceiling")

@@ -14,6 +14,7 @@ import click
 
 from bench.client import RequestFailed, start_worker
 from bench.conformance import ConformanceResult, run_conformance
+from bench.features import keep_proven
 from bench.plan import PLANS, Plan
 from bench.progress import Progress
 from bench.session import serve as serve_environment
@@ -153,6 +154,11 @@ def serve(
     help="At least so many episodes.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the fuzzer.")
+@click.option(
+    "--keep-features",
+    is_flag=True,
+    help="Write the features that were proven into the adapter's folder, for its README.",
+)
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
 def conformance(
@@ -163,6 +169,7 @@ def conformance(
     release: str | None,
     episodes: int,
     seed: int,
+    keep_features: bool,
     build: bool,
     quiet: bool,
     as_json: bool,
@@ -179,6 +186,8 @@ def conformance(
     for one in stacks:
         result = prove(one, environment, console, episodes=episodes, seed=seed)
         results.append(_conformance_value(one, result))
+        if keep_features and result.passed:
+            keep_proven(one.features_file, one.label, result.features)
         if not as_json:
             click.echo(_conformance_text(one, result))
     if as_json:

@@ -52,6 +52,9 @@ def test_every_release_shows_what_the_reference_shows(stack: Stack, environment:
     (result,) = json.loads(done.stdout)
     assert result["divergences"] == []
     assert result["episodes"] >= 200
+    kept = json.loads(stack.features_file.read_text(encoding="utf-8"))[stack.label]
+    shown = {p["feature"]: {"level": p["level"], "note": p["note"]} for p in result["features"]}
+    assert kept == shown, "renew it with 'rosetta conformance --all --keep-features'"
 
 
 @pytest.mark.parametrize("stack", DEFAULTS, ids=lambda stack: stack.label)
