@@ -269,17 +269,6 @@ def try_list(path: Path, wanted: str, jobs: int, folder: Path) -> list[Verdict]:
             return list(pool.map(judge, range(len(faults)), faults))
 
 
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
-
-
 def main() -> int:
     """Try the faults and print tables."""
     known = [path.stem for path in fault_files()]
@@ -296,9 +285,8 @@ def main() -> int:
     try:
         for name in options.adapter or known:
             with tempfile.TemporaryDirectory(prefix="rosetta-faults-") as folder:
-                commit = _commit()
                 verdicts = try_list(FOLDER / f"{name}.yaml", options.fault, options.jobs, Path(folder))
-            found.append(Verdicts(adapter=name, commit=commit, verdicts=tuple(verdicts)))
+            found.append(Verdicts(adapter=name, verdicts=tuple(verdicts)))
             if options.write:
                 publish(found[-1], PUBLISHED)
     except FaultError as error:
@@ -308,7 +296,7 @@ def main() -> int:
         sys.stdout.write(json.dumps([one.model_dump() for one in found], indent=1) + "\n")
     else:
         for one in found:
-            sys.stdout.write(f"## {one.adapter}\n\n{render_list(one.verdicts)}\n\n")
+            sys.stdout.write(f"## {one.adapter}\n\n{render_list(one.verdicts, timed=True)}\n\n")
     survivors = sum(verdict.noticed_by is None for one in found for verdict in one.verdicts)
     sys.stderr.write(f"{sum(len(one.verdicts) for one in found)} faults, {survivors} survive\n")
     return 1 if survivors else 0

@@ -36,12 +36,11 @@ class Verdict(BaseModel):
 
 
 class Verdicts(BaseModel):
-    """Hold the verdicts on one list of faults, and the commit that they were put into."""
+    """Hold the verdicts on one list of faults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     adapter: str
-    commit: str
     verdicts: tuple[Verdict, ...]
 
 
@@ -81,7 +80,7 @@ def render_page(lists: list[Verdicts]) -> str:
         render_kinds(lists),
     ]
     for one in lists:
-        lines += ["", f"## {one.adapter}", "", f"Commit {one.commit[:12]}.", "", render_list(one.verdicts)]
+        lines += ["", f"## {one.adapter}", "", render_list(one.verdicts, timed=False)]
     return "\n".join(lines) + "\n"
 
 
@@ -97,22 +96,26 @@ def render_kinds(lists: list[Verdicts]) -> str:
     return _table(["Fault", *columns], rows)
 
 
-def render_list(verdicts: tuple[Verdict, ...]) -> str:
-    """Return a table of the faults of one list, with the evidence."""
-    return _table(
-        ["Fault", "Put into", "Stack", "Noticed by", "Evidence", "s"],
+def render_list(verdicts: tuple[Verdict, ...], *, timed: bool) -> str:
+    """Return a table of the faults of one list, with the evidence.
+
+    Args:
+        verdicts: The verdicts.
+        timed: Whether to say the seconds, which depend on the machine and on what else it does.
+    """
+    head = ["Fault", "Put into", "Stack", "Noticed by", "Evidence", "s"]
+    rows = [
         [
-            [
-                verdict.name,
-                f"`{verdict.file}`",
-                verdict.stack,
-                verdict.noticed_by or "**survives**",
-                _code(verdict.evidence),
-                f"{verdict.seconds:.0f}",
-            ]
-            for verdict in verdicts
-        ],
-    )
+            verdict.name,
+            f"`{verdict.file}`",
+            verdict.stack,
+            verdict.noticed_by or "**survives**",
+            _code(verdict.evidence),
+            f"{verdict.seconds:.0f}",
+        ]
+        for verdict in verdicts
+    ]
+    return _table(head, rows) if timed else _table(head[:-1], [row[:-1] for row in rows])
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
