@@ -58,6 +58,8 @@ class LocalSandbox:
         """Run a command; see `canonical.sandbox.protocol.Sandbox.exec`."""
         if not argv or not argv[0]:
             raise RefusedError("a command needs a program")
+        if not timeout_s >= 0:
+            raise RefusedError(f"timeout_s must be a number of seconds, and it is {timeout_s}")
         words = [_bytes(word, "an argument") for word in argv]
         pairs = []
         for name, value in env.items():

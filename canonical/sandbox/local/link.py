@@ -60,12 +60,13 @@ class Link(asyncio.Protocol):
         self._held = 0
         self._calls: dict[int, Call] = {}
         self._last = 0
+        self._socket: socket.socket | None = None
         self._transport: asyncio.Transport | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._group: Group | None = None
         self._oom_kills = 0
         self._gone: str | None = None
-        self._ready: asyncio.Future[bool] = hub.loop.create_future()
+        self._ready: asyncio.Future[None] = hub.loop.create_future()
         self._closed: asyncio.Task[None] | None = None
 
     # Life
@@ -78,38 +79,46 @@ class Link(asyncio.Protocol):
             BackendUnavailableError: It does not start; the text says why.
         """
         async with hub.starts:
-            ours, theirs = socket.socketpair()
-            errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+            link = Link(hub, confinement, limits)
+            hub.live.add(link)
             try:
-                link = Link(hub, confinement, limits)
-                link._process, first = await hub.loop.run_in_executor(
-                    hub.starter, link._spawn, theirs, errors
-                )
-                theirs.close()
-                ours.setblocking(False)
-                hub.live.add(link)
-                transport, _ = await hub.loop.create_unix_connection(lambda: link, sock=ours)
-                transport.write(first)
-                try:
-                    async with asyncio.timeout(_START_S):
-                        await link._ready
-                except (SandboxGoneError, TimeoutError) as error:
-                    await link.close()
-                    said = os.pread(errors, 4000, 0).decode("utf-8", "replace").strip().rpartition("\n")[2]
-                    raise BackendUnavailableError(
-                        f"a sandbox does not start: {said or str(error) or 'it does not answer'}"
-                    ) from None
-                except BaseException:
-                    await link.close()
-                    raise
-                return link
-            finally:
-                theirs.close()
-                os.close(errors)
-                if link._transport is None:
-                    ours.close()
+                await link._launch()
+            except OSError as error:
+                await link.close()
+                raise BackendUnavailableError(f"a sandbox cannot be started: {error}") from error
+            except BaseException:
+                await link.close()
+                raise
+            return link
 
-    def _spawn(self, theirs: socket.socket, errors: int) -> tuple[subprocess.Popen[bytes], bytes]:
+    async def _launch(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs, open(os.memfd_create("errors", os.MFD_CLOEXEC), "rb") as errors:  # noqa: ASYNC230, PTH123 - memory
+            spawning = self._hub.loop.run_in_executor(
+                self._hub.starter, self._spawn, theirs.fileno(), errors.fileno()
+            )
+            try:
+                self._process, first = await asyncio.shield(spawning)
+            except asyncio.CancelledError:
+                # A thread cannot be interrupted; what it starts must be known, or nobody would end it.
+                self._process, _ = await spawning
+                raise
+            theirs.close()
+            self._socket.setblocking(False)
+            transport, _ = await self._hub.loop.create_unix_connection(lambda: self, sock=self._socket)
+            transport.write(first)
+            try:
+                async with asyncio.timeout(_START_S):
+                    await self._ready
+            except (SandboxGoneError, TimeoutError) as error:
+                said = (
+                    os.pread(errors.fileno(), 4000, 0).decode("utf-8", "replace").strip().rpartition("\n")[2]
+                )
+                raise BackendUnavailableError(
+                    f"a sandbox does not start: {said or str(error) or 'it does not answer'}"
+                ) from None
+
+    def _spawn(self, theirs: int, errors: int) -> tuple[subprocess.Popen[bytes], bytes]:
         start = self.confinement.start(self._limits)
         if not self.confinement.isolated:
             self._root = start.settings[b"root"].decode()
@@ -128,11 +137,11 @@ class Link(asyncio.Protocol):
         return process, first
 
     @staticmethod
-    def _popen(start: Start, theirs: socket.socket, errors: int) -> subprocess.Popen[bytes]:
+    def _popen(start: Start, theirs: int, errors: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             start.argv,
             executable=start.executable,
-            stdin=theirs.fileno(),
+            stdin=theirs,
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env=start.environment,
@@ -172,6 +181,8 @@ class Link(asyncio.Protocol):
         self._fail("the sandbox is closed")
         if self._transport is not None:
             self._transport.abort()
+        elif self._socket is not None:
+            self._socket.close()
         if self._closed is None:
             self._closed = self._hub.loop.create_task(self._reap())
         await asyncio.shield(self._closed)
@@ -210,10 +221,9 @@ class Link(asyncio.Protocol):
         if self._process is not None:
             if self._root is None:
                 self._process.kill()
-            elif self._transport is not None:
-                sock = self._transport.get_extra_info("socket")
+            elif self._socket is not None:
                 with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+                    self._socket.shutdown(socket.SHUT_RDWR)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S)
             if self._group is not None:
@@ -221,16 +231,11 @@ class Link(asyncio.Protocol):
 
     def forget(self) -> None:
         """Close the copy of the socket: the sandbox must see when its own process has ended."""
-        if self._transport is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._transport.get_extra_info("socket").fileno())
+        if self._socket is not None and self._socket.fileno() >= 0:
+            # Detached first, or the number would be closed again when it means something else.
+            os.close(self._socket.detach())
         if self._process is not None:
             self._process.returncode = 0
-
-    @property
-    def hidden(self) -> bool:
-        """Say whether the program inside could make itself unreadable to what it runs."""
-        return self._ready.done() and self._ready.exception() is None and self._ready.result()
 
     # Frames
 
@@ -247,7 +252,7 @@ class Link(asyncio.Protocol):
     def _frame(self, number: int, kind: int, fields: list[bytes]) -> None:
         if kind == frames.READY:
             if not self._ready.done():
-                self._ready.set_result(fields[:1] == [b"1"])
+                self._ready.set_result(None)
             return
         call = self._calls.get(number)
         if call is None:

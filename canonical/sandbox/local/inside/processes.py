@@ -123,7 +123,7 @@ class Processes:
         # Commands that are over and were allowed to leave processes behind.
         self.kept: set[int] = set()
         self.drains: set[int] = set()
-        self._clock_ticks: dict[int, float] = {}
+        self._again_until = 0.0
 
     # Starting
 
@@ -272,11 +272,11 @@ class Processes:
             self.end_all()
             return
         # Stopped first, all at once: a process that is stopped cannot fork past the search.
-        self._stop_all()
+        self.freeze()
         for pid in self.pids():
             if _tag_of(pid) not in others:
                 _kill(pid, SIGKILL)
-        self._continue_all()
+        self.thaw()
         last = time.monotonic() + 2
         while time.monotonic() < last:
             self.reap()
@@ -322,23 +322,20 @@ class Processes:
 
     def freeze(self) -> None:
         """Stop every process, and wait until all stand still."""
-        self._stop_all()
-        last = time.monotonic() + 1
-        while time.monotonic() < last:
-            # A process that waits in the kernel for something uninterruptible runs no code of its own either.
-            if all(_state_of(pid) in {b"T", b"t", b"Z", b"X", b"D", b""} for pid in self.pids()):
+        self._signal_all(_SIGSTOP)
+        began = time.monotonic()
+        while (now := time.monotonic()) < began + 1:
+            # A process that waits in the kernel may be in the middle of a fork, or wait for as long as it likes.
+            still = b"TtZXx" if now < began + 0.05 else b"TtZXxD"
+            if all(_state_of(pid) in still for pid in self.pids()):
                 return
             time.sleep(0.0005)
 
     def thaw(self) -> None:
         """Let every process go on."""
-        self._continue_all()
-
-    def _stop_all(self) -> None:
-        self._signal_all(_SIGSTOP)
-
-    def _continue_all(self) -> None:
         self._signal_all(_SIGCONT)
+        # The kernel hands a stop that comes during a fork on to the child, and not the continuation that follows.
+        self._again_until = time.monotonic() + 2
 
     def _signal_all(self, signal: int) -> None:
         if self._settings.isolated:
@@ -360,6 +357,8 @@ class Processes:
 
     def watch(self, now: float) -> list[Command]:
         """Look at every process once, mark what went over a limit, and return the commands that are idle since before."""
+        if now < self._again_until:
+            self._signal_all(_SIGCONT)
         total = 0
         used: dict[int, float] = {}
         several = len(self.running) + len(self.kept) > 1

@@ -51,7 +51,7 @@ class Serve:
         self._poll = select.poll()
         self._watched_at = 0.0
 
-    def run(self, greeting: list[bytes]) -> None:
+    def run(self) -> None:
         """Serve until the other side is gone."""
         wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
@@ -60,7 +60,7 @@ class Serve:
         os.set_blocking(self._out_fd, False)
         self._poll.register(wake, select.POLLIN)
         self._poll.register(self._fd, select.POLLIN)
-        self._send(0, frames.READY, greeting)
+        self._send(0, frames.READY)
         while self._flush():
             for fd, events in self._poll.poll(self._patience_ms()):
                 if fd == self._fd:
@@ -254,9 +254,16 @@ class Serve:
 
     def _write(self, call: int, fields: list[bytes]) -> None:
         path, data, has_before, before, executable = fields
-        self._tree.write(
-            path, data, before if has_before == b"1" else None, int(executable) if executable else None
-        )
+        replacing = before if has_before == b"1" else None
+        # What was compared must still be there when it is replaced, whatever runs meanwhile.
+        still = replacing is not None and bool(self._processes.running or self._processes.kept)
+        if still:
+            self._processes.freeze()
+        try:
+            self._tree.write(path, data, replacing, int(executable) if executable else None)
+        finally:
+            if still:
+                self._processes.thaw()
         self._send(call, frames.DONE)
 
     def _list(self, call: int, fields: list[bytes]) -> None:
@@ -338,7 +345,7 @@ def main(fields: dict[bytes, bytes], *, pipes: bool = False) -> None:
     # A collection would touch every object, and so copy its page, in each child.
     gc.freeze()
     # Commands run as the same user; what is not dumpable, they can neither read nor trace.
-    hidden = control(PR_SET_DUMPABLE, 0)
+    control(PR_SET_DUMPABLE, 0)
     if not settings.isolated:
         control(_PR_SET_CHILD_SUBREAPER, 1)
     os.umask(0o022)
@@ -354,7 +361,7 @@ def main(fields: dict[bytes, bytes], *, pipes: bool = False) -> None:
     os.closerange(max(fd, out) + 1, 1 << 10)
     serve = Serve(fd, settings, out)
     try:
-        serve.run([b"1" if hidden else b"0"])
+        serve.run()
     finally:
         serve.clear()
     os._exit(0)
