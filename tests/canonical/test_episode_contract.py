@@ -253,6 +253,10 @@ class TestErrors:
         assert all(type(block) in {Text, Image} for block in result.observation.blocks)
         json.dumps(result.to_json())
 
+    @given(any_text)
+    def test_what_a_tool_says_is_what_the_model_reads(self, text: str) -> None:
+        assert opened(Answering(text)).step(ADD).observation == Observation((Text(text),))
+
     @pytest.mark.parametrize("arguments", [None, [], [1], "amount", 3, [("amount", 1, 2)]], ids=repr)
     def test_arguments_that_are_no_object_are_an_observation(self, arguments: Any) -> None:
         result = opened(Counter()).step(ToolCall("add", arguments))
