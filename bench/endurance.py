@@ -57,7 +57,7 @@ A live episode of Wordle alone weighs more than that, and every framework keeps 
 SPARE_BYTES = 1 << 20
 """By how many bytes memory may grow whatever the cycles: an allocator takes whole arenas, and a process warms up."""
 
-SESSION_TTL_S = 5.0
+SESSION_TTL_S = 10.0
 """After how many idle seconds servers are told to free a session, where they hear nothing of clients that are gone."""
 
 _WARMUP_SHARE = 5
@@ -250,12 +250,17 @@ async def run_endurance(
     environment = load_environment(source)
     rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
     async with _stand(subject, source) as (host, client, serving):
+        ground = _Ground(
+            subject, source, environment, list(environment.tasks()), host, client, serving.url, None, patience_s, rng
+        )  # fmt: skip
+        isolation = await _interleave(ground, sessions, on_progress)
+    # Only now: a session that is interleaved may rest longer than a server that is impatient waits.
+    async with _stand(subject, source, session_ttl_s=SESSION_TTL_S) as (host, client, serving):
         ttl = serving.settings.get("session_ttl_seconds")
         ground = _Ground(
             subject, source, environment, list(environment.tasks()), host, client, serving.url,
             float(ttl) if ttl is not None else None, patience_s, rng,
         )  # fmt: skip
-        isolation = await _interleave(ground, sessions, on_progress)
         counted = await _cycle_all(ground, cycles, sessions, on_progress)
         packages = client.started.packages
     async with _stand(subject, CANARY) as (host, client, serving):
@@ -280,7 +285,9 @@ async def run_endurance(
 
 
 @asynccontextmanager
-async def _stand(subject: Subject, source: str) -> AsyncIterator[tuple[Worker, Worker, protocol.Serving]]:
+async def _stand(
+    subject: Subject, source: str, *, session_ttl_s: float | None = None
+) -> AsyncIterator[tuple[Worker, Worker, protocol.Serving]]:
     async with AsyncExitStack() as running:
         client = await running.enter_async_context(_client(subject))
         host = client
@@ -288,7 +295,7 @@ async def _stand(subject: Subject, source: str) -> AsyncIterator[tuple[Worker, W
             host = await running.enter_async_context(
                 start_worker(subject.python, subject.adapter, label=f"the {subject.label} server")
             )
-        yield host, client, await serve(host, source, session_ttl_s=SESSION_TTL_S)
+        yield host, client, await serve(host, source, session_ttl_s=session_ttl_s)
 
 
 def _client(subject: Subject) -> contextlib.AbstractAsyncContextManager[Worker]:
@@ -374,6 +381,10 @@ async def _cycle_all(ground: _Ground, cycles: int, sessions: int, on_progress: O
     await _drop(ground, cycles // 2, lambda done: show(warmup + cycles - cycles // 2 + done))
     counted += await _settled(ground, before, "dropped", cycles // 2)
     if ground.url is not None:
+        if ground.ttl_s is None or ground.ttl_s <= ground.patience_s:
+            # So many sessions that begin at the same moment take memory that stays in the process, once.
+            await _kill(ground, sessions)
+            await _settled(ground, {}, "killed", sessions)
         server = {"server": (await _read(ground))["server"]}
         await _kill(ground, sessions)
         counted += await _settled(ground, server, "killed", sessions)
