@@ -66,9 +66,13 @@ def test_a_baseline_is_written_as_a_user_would_and_knows_no_episode(baseline: Pa
 def test_canonical_imports_the_standard_library_and_pydantic() -> None:
     allowed = {"pydantic", "pydantic_core", "canonical"}
     on_use = {"canonical/task.py": {"yaml"}, "canonical/chat.py": {"openai"}}
+    # Runs with the repository that is graded, where pytest is.
+    on_use |= {"canonical/grading/reporter.py": {"pytest"}}
     on_use |= {f"canonical/sandbox/{name}.py": {name} for name in ("docker", "e2b", "modal")}
     wrong = []
-    for path in (ROOT / "canonical").rglob("*.py"):
+    # What lies in the tasks of an environment is their data, and no code of this project.
+    data = set(ROOT.glob("canonical/environments/*/tasks/**/*.py"))
+    for path in set((ROOT / "canonical").rglob("*.py")) - data:
         extra = on_use.get(path.relative_to(ROOT).as_posix(), set())
         wrong += [
             f"{path.relative_to(ROOT)}:{line}: {name}"
