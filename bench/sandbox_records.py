@@ -1,0 +1,266 @@
+"""What a benchmark of sandboxes measured, as a file of tagged lines, `sandboxes.jsonl`; raw numbers, no averages.
+
+Like the records of frameworks: appended and flushed line by line, read strictly, nothing null and nothing infinite.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
+
+from bench.machine import Machine, Pressure
+from bench.records import (
+    BadRecord,
+    EmptyRun,
+    JsonObject,
+    MissingHeader,
+    Note,
+    RunExists,
+    Text,
+    UtcTime,
+    WriteFailed,
+)
+
+SCHEMA = 1
+"""Shape of the records. A reader refuses every other."""
+METHOD = 1
+"""Meaning of the numbers. Numbers of different methods are never compared."""
+RECORDS_FILE = "sandboxes.jsonl"
+
+Action = Literal["open", "close", "read", "true", "bash", "python"]
+"""What was timed: a session's start and end, reading a file of 1 kB, `true`, `bash -c true`, `python3 -c pass`."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SandboxHeader(_Part):
+    """The first line: everything that a run was made of."""
+
+    kind: Literal["sandbox_header"] = "sandbox_header"
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    method: int = METHOD
+    run_id: str
+    started: UtcTime
+    backend: str
+    tool: Text
+    """What isolates, with its version."""
+    enforced: tuple[str, ...]
+    missing: dict[str, Text]
+    ordinary_user: bool
+    """Whether the run was made by an ordinary user, who may use less than root."""
+    machine: Machine
+    commit: str | None = None
+    dirty: bool | None = None
+    args_passed: tuple[str, ...]
+    plan: JsonObject
+
+
+class Timing(_Part):
+    """How long one kind of call took, one after the other in otherwise idle sandboxes; warm-up left out."""
+
+    kind: Literal["timing"] = "timing"
+    action: Action
+    ns: tuple[NonNegativeInt, ...]
+    """Every call that succeeded."""
+    failures: NonNegativeInt
+    first_error: Text | None = None
+
+
+class Rung(_Part):
+    """So many sandboxes alive at the same time, and idle."""
+
+    kind: Literal["rung"] = "rung"
+    asked: PositiveInt
+    live: NonNegativeInt
+    """How many were open."""
+    answering: NonNegativeInt
+    """How many of those that were tried ran `true`."""
+    tried: NonNegativeInt
+    open_s: PositiveFloat
+    """How long it took to open those that were new on this rung."""
+    available_bytes: NonNegativeInt | None = None
+    """Memory of the machine that the system calls available (MemAvailable), with the sandboxes idle."""
+    pss_bytes: NonNegativeInt | None = None
+    """Proportional memory of all processes of the sandboxes; absent where this user may not read it."""
+    ns: tuple[NonNegativeInt, ...]
+    """`true` in the sandboxes that were tried."""
+    first_error: Text | None = None
+
+
+class Throughput(_Part):
+    """`true` as fast as so many sandboxes go, each one call after the other."""
+
+    kind: Literal["throughput"] = "throughput"
+    sessions: PositiveInt
+    seconds: PositiveFloat
+    ns: tuple[NonNegativeInt, ...]
+    failures: NonNegativeInt
+    first_error: Text | None = None
+
+
+class Left(_Part):
+    """What was there after every sandbox and the backend had been closed, and not before; as far as it shows from here."""
+
+    kind: Literal["left"] = "left"
+    processes: tuple[Text, ...]
+    mounts: tuple[Text, ...]
+    files: tuple[Text, ...]
+    descriptors: int
+    """Open files of this process, more than before."""
+
+
+class Circumstances(_Part):
+    """How busy the machine was during one part."""
+
+    kind: Literal["circumstances"] = "circumstances"
+    part: str
+    before: Pressure
+    after: Pressure
+    own_cpu_s: float
+    """Processor seconds of this process and of all sandboxes."""
+
+
+class SandboxFooter(_Part):
+    """The last line of a run that was closed properly."""
+
+    kind: Literal["sandbox_footer"] = "sandbox_footer"
+    finished: UtcTime
+    interrupted: bool
+
+
+SandboxRecord = Annotated[
+    SandboxHeader | Timing | Rung | Throughput | Left | Circumstances | Note | SandboxFooter,
+    Field(discriminator="kind"),
+]
+_RECORD: TypeAdapter[SandboxRecord] = TypeAdapter(SandboxRecord)
+RecordT = TypeVar("RecordT", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRun:
+    """A run as it was read.
+
+    Attributes:
+        folder: Where it lies.
+        header: Its first line.
+        records: Every line between header and footer.
+        partial: Whether it did not come to its end.
+    """
+
+    folder: Path
+    header: SandboxHeader
+    records: tuple[SandboxRecord, ...]
+    partial: bool
+
+    def of(self, kind: type[RecordT]) -> tuple[RecordT, ...]:
+        """Select the records of one kind."""
+        return tuple(record for record in self.records if isinstance(record, kind))
+
+
+class SandboxRunWriter:
+    """Write a run record by record; use it as a context manager, which writes the footer.
+
+    Raises:
+        RunExists: The folder already holds a run.
+        WriteFailed: The file system refuses.
+    """
+
+    def __init__(self, folder: Path, header: SandboxHeader) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file: FileIO = (folder / RECORDS_FILE).open("xb", buffering=0)
+        except FileExistsError as taken:
+            raise RunExists(f"{folder} already holds a run; choose another folder with --out") from taken
+        except OSError as refusal:
+            raise WriteFailed(folder, refusal) from refusal
+        self.write(header)
+
+    def write(self, record: BaseModel) -> None:
+        """Append one record.
+
+        Raises:
+            WriteFailed: The file system refuses; the file ends with the record before.
+        """
+        line = record.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n"
+        at = self._file.tell()
+        try:
+            written = 0
+            while written < len(line):
+                written += self._file.write(line[written:])
+        except OSError as refusal:
+            self._file.truncate(at)
+            raise WriteFailed(self.folder, refusal) from refusal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.write(SandboxFooter(finished=datetime.now(UTC), interrupted=kind is not None))
+        except WriteFailed:
+            if kind is None:
+                raise
+        finally:
+            self._file.close()
+
+
+def read_sandbox_run(folder: Path) -> SandboxRun:
+    """Read a run strictly. A missing footer or an unfinished last line is no error: `partial` says so.
+
+    Raises:
+        EmptyRun: There is no run in the folder.
+        MissingHeader: It does not begin with a header.
+        BadRecord: A line is no valid record of this schema.
+    """
+    file = folder / RECORDS_FILE
+    try:
+        *lines, _ = file.read_bytes().split(b"\n")
+    except FileNotFoundError as missing:
+        raise EmptyRun(f"there is no run in {folder}: {RECORDS_FILE} is missing") from missing
+    if not lines:
+        raise EmptyRun(f"{file} holds no complete record")
+    records: list[SandboxRecord] = []
+    for number, line in enumerate(lines, start=1):
+        if records and isinstance(records[-1], SandboxFooter):
+            raise BadRecord(file, number, "something stands after the footer")
+        try:
+            raw = json.loads(line)
+            if isinstance(raw, dict) and raw.get("schema", SCHEMA) != SCHEMA:
+                raise BadRecord(
+                    file, number, f"written with schema {raw['schema']}; this version reads {SCHEMA}"
+                )
+            record = _RECORD.validate_json(line, strict=True)
+        except (ValidationError, ValueError) as damage:
+            raise BadRecord(file, number, str(damage).splitlines()[0]) from damage
+        if isinstance(record, SandboxHeader) != (number == 1):
+            if number == 1:
+                raise MissingHeader(f"{file} begins with a {record.kind}, not with a header")
+            raise BadRecord(file, number, "a second header")
+        records.append(record)
+    header, *rest = records
+    if not isinstance(header, SandboxHeader):
+        raise MissingHeader(f"{file} does not begin with a header")
+    footer = rest.pop() if rest and isinstance(rest[-1], SandboxFooter) else None
+    partial = not isinstance(footer, SandboxFooter) or footer.interrupted
+    return SandboxRun(folder, header, tuple(rest), partial)
