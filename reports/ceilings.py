@@ -46,6 +46,9 @@ CRITERIA = {
 
 def ceiling(measurements: Measurements) -> Section:
     """Report the ceilings, the ladder that led to them, and every verdict."""
+    if measurements.in_process and not measurements.ceilings and not measurements.verdicts:
+        text = f"There is no server that could hold sessions: {measurements.in_process}."
+        return Section("ceiling", "Concurrency ceiling", (paragraph(Strong("Not searched. "), text),))
     blocks: list[Block] = [*_results(measurements)]
     for number, ladder in enumerate(measurements.ladders):
         figure = _ladder_figure(measurements, ladder, number)

@@ -205,6 +205,12 @@ class Measurements:
         }
         self._interleaved = _interleaved(run)
 
+    @property
+    def in_process(self) -> str | None:
+        """What keeps sessions out of a server of their own, in the adapter's words; nothing where there is a server."""
+        remote = self.run.header.features.get("remote")
+        return (remote.note or "the framework has no server") if remote and remote.level == "absent" else None
+
     def samples(self, cell: str) -> pa.Table | None:
         """Return the samples of a cell; nothing when there are none, or when they are not used (see `is_usable`)."""
         return self._tables.get(cell)

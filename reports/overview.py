@@ -257,7 +257,7 @@ def leading_ceiling(measurements: Measurements, criterion: CriterionKind) -> Cei
 def _ceiling_line(measurements: Measurements, criterion: CriterionKind, label: str, unit: str) -> SummaryLine:
     ceiling = leading_ceiling(measurements, criterion)
     if ceiling is None:
-        return SummaryLine(label, "not searched")
+        return SummaryLine(label, "no server to search" if measurements.in_process else "not searched")
     cores = usable_cores(measurements.run.header.machine)
     per_core = f"; {notation.count(ceiling.lower / cores)} per core" if cores and ceiling.lower else ""
     confirmed = ", confirmed in fresh servers" if ceiling.confirmed else ""

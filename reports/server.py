@@ -48,7 +48,8 @@ def _growth(end: End) -> float | None:
 
 def server(measurements: Measurements) -> Section:
     """Report what the server needed, by the number of sessions."""
-    anchor, title = "server", "The server's own side"
+    anchor = "server"
+    title = "The process of the episodes" if measurements.in_process else "The server's own side"
     measured = [point for point in measurements.points if any(end.server_peak for end in point.ends.values())]
     if not measured:
         return Section(
@@ -61,9 +62,10 @@ def server(measurements: Measurements) -> Section:
                 ),
             ),
         )
+    where = "in the process that holds the episodes" if measurements.in_process else "on the server"
     blocks: list[Block] = [
         paragraph(
-            "Read on the server before a cell, at its peak, and after every session was closed. The largest value over the trials of a row is shown."
+            f"Read {where} before a cell, at its peak, and after every session was closed. The largest value over the trials of a row is shown."
         )
     ]
     ladders = [ladder for ladder in measurements.ladders if any(point in measured for point in ladder.points)]
@@ -75,6 +77,7 @@ def server(measurements: Measurements) -> Section:
         _table(
             [point for point in measured if point.condition == condition],
             REMARKS if condition == conditions[-1] else (),
+            subject="process" if measurements.in_process else "server",
         )
         for condition in conditions
     ]
@@ -89,7 +92,7 @@ def _most(readings: Iterable[int | None]) -> int | None:
     return max((reading for reading in readings if reading is not None), default=None)
 
 
-def _table(points: list[Point], remarks: tuple[str, ...]) -> Table:
+def _table(points: list[Point], remarks: tuple[str, ...], *, subject: str) -> Table:
     rows = []
     for point in points:
         peaks = _peaks(point)
@@ -110,7 +113,7 @@ def _table(points: list[Point], remarks: tuple[str, ...]) -> Table:
         ]
         rows.append(tuple(entries))
     return Table(
-        caption="The server at its peak, and what was left after close",
+        caption=f"The {subject} at its peak, and what was left after close",
         about=describe_condition(points[0].condition),
         columns=(
             Column("Sessions", numeric=True),
