@@ -54,7 +54,7 @@ def compiled(python: str) -> bytes:
     ]
     try:
         done = subprocess.run(
-            [python, "-I", "-S", "-c", _COMPILE],
+            [python, "-X", "no_debug_ranges", "-I", "-S", "-c", _COMPILE],
             input=marshal.dumps(sources, 2),
             capture_output=True,
             check=False,

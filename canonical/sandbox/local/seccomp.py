@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from functools import cache
 
 # Where the fields of `struct seccomp_data` lie; arguments are 64 bits wide, low half first on both machines.
 _NR, _ARCH, _ARGS = 0, 4, 16
@@ -125,6 +126,7 @@ def supported() -> bool:
     return platform.machine() in _AUDIT_ARCH
 
 
+@cache
 def assemble(machine: str) -> bytes:
     """Return the filter for a machine, `x86_64` or `aarch64`, as the kernel takes it.
 
