@@ -64,6 +64,19 @@ def test_every_release_shows_what_the_reference_shows(stack: Stack, environment:
     assert kept == shown, "renew it with 'rosetta conformance --all --keep-features'"
 
 
+def test_wordle_is_certified_with_one_digest_of_what_every_release_showed(tmp_path: Path) -> None:
+    stacks = [stack for stack in STACKS if find_python(stack.release.python) is not None]
+    arguments = [
+        argument for name in sorted({stack.adapter for stack in stacks}) for argument in ("--framework", name)
+    ]
+    done = rosetta("certify", "wordle", *arguments, "--build", "--out", str(tmp_path), "--json", timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    value = json.loads(done.stdout)
+    digests = {proof["digest"] for proof in (value["reference"], *value["frameworks"])}
+    assert digests == {value["golden"]["digest"]}
+    assert {proof["title"] for proof in value["frameworks"]} == {stack.facts.title for stack in stacks}
+
+
 @pytest.mark.parametrize("stack", DEFAULTS, ids=lambda stack: stack.label)
 def test_every_framework_can_be_measured_and_reported(stack: Stack, tmp_path: Path) -> None:
     ready(stack)
