@@ -26,8 +26,6 @@ from tests.faults.faults import CORE, FOLDER, ROOT, Fault, FaultError, fault_fil
 from tests.faults.preload import ADDRESS
 from tests.faults.table import PUBLISHED, Verdict, Verdicts, publish, render_list
 
-CORE_ADAPTER = "gem"
-"""Whose conformance is played for faults of the core: the stack that starts soonest."""
 PATIENCE_S = 240.0
 PRELOAD = FOLDER / "preload.py"
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
@@ -179,17 +177,18 @@ class Trial:
             FaultError: The tests cannot be run, or fail without the fault, too.
         """
         path = self._copy / fault.file
-        adapter = CORE_ADAPTER if name == CORE else name
-        stack = find_stack(adapter, fault.release)
         path.write_text(fault.put_into(path.read_text(encoding="utf-8")), encoding="utf-8")
         start = time.monotonic()
         try:
             if name == CORE:
                 # Conformance compares with the reference, which has the fault as well.
-                noticed = self._tests(name, fault, Path(sys.executable))
+                label = ""
+                noticed = self._tests("core tests", fault, Path(sys.executable), "tests/canonical")
             else:
-                noticed = conformance(self._copy, adapter, stack.label, self._pythons[stack.label])
-                noticed = noticed or self._tests(name, fault, stack.python)
+                stack = find_stack(name, fault.release)
+                label = stack.label
+                noticed = conformance(self._copy, name, label, self._pythons[label])
+                noticed = noticed or self._tests("stack tests", fault, stack.python, f"tests/stacks/{name}")
             seconds = time.monotonic() - start
         finally:
             # With its old time, so that what was compiled with the fault is not taken for its own.
@@ -198,24 +197,14 @@ class Trial:
         return Verdict(
             name=fault.name,
             file=fault.file,
-            stack=stack.label,
+            stack=label,
             noticed_by=part,
             evidence=evidence.strip()[:300],
             seconds=round(seconds, 1),
         )
 
-    def _tests(self, name: str, fault: Fault, python: Path) -> Noticed | None:
-        if name == CORE:
-            part, interpreter, chosen = (
-                "core tests",
-                Path(sys.executable),
-                fault.tests or ("tests/canonical",),
-            )
-        else:
-            part, interpreter, chosen = "stack tests", python, fault.tests or (f"tests/stacks/{name}",)
-        noticed = tests(self._copy, part, interpreter, *chosen)
-        if noticed is not None and noticed.evidence in chosen[0]:
-            return noticed
+    def _tests(self, part: str, fault: Fault, python: Path, folder: str) -> Noticed | None:
+        noticed = tests(self._copy, part, python, *(fault.tests or (folder,)))
         if noticed is not None and (same := tests(self._healthy, part, python, noticed.evidence)):
             raise FaultError(f"{fault.name}: {same.evidence} fails without the fault, too")
         return noticed

@@ -19,7 +19,7 @@ class Verdict(BaseModel):
     Attributes:
         name: The name of the fault.
         file: The file that it was put into.
-        stack: The stack that was played.
+        stack: The stack that was played; empty for the core.
         noticed_by: `conformance`, `stack tests` or `core tests`; None when the fault survives.
         evidence: The first line of what was said.
         seconds: How long it took until then.
