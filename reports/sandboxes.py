@@ -56,7 +56,7 @@ def sandbox_report(run: SandboxRun) -> Report:
     """Build the report of a run."""
     header = run.header
     return Report(
-        title=f"sandboxes of {header.backend}",
+        title=f"Sandboxes: {header.backend}",
         subtitle=f"Benchmark run {header.run_id}, started {header.started:%Y-%m-%d %H:%M} UTC",
         banners=tuple(_banners(run)),
         summary=tuple(_summary(run)),
@@ -248,8 +248,8 @@ def _rung_table(rungs: Sequence[Rung]) -> Table:
             Column("Asked for", numeric=True),
             Column("Live", numeric=True),
             Column("Opened in", "s", numeric=True),
-            Column("Ran `true`", numeric=True),
-            Column("p50 of `true`", numeric=True),
+            Column("Ran true", numeric=True),
+            Column("p50 of true", numeric=True),
             Column("Available memory", numeric=True),
             Column("Their processes", numeric=True),
         ),
@@ -282,7 +282,7 @@ def _memory_block(rungs: Sequence[Rung]) -> Block:
 
 def _throughput_table(flat_out: Sequence[Throughput]) -> Table:
     return Table(
-        caption="`true` as often as possible",
+        caption="The command true as often as possible",
         about="each session one call after the other, one trial each",
         columns=(
             Column("Sessions", numeric=True),
