@@ -200,7 +200,7 @@ class LocalBackend:
         self._hub: Hub | None = None
 
     async def isolation(self) -> Isolation:
-        """Try what is enforced here, once per process, and remember it.
+        """Try what is enforced here, once per process, and remember it. What failed is tried again.
 
         Raises:
             BackendUnavailableError: There is no bubblewrap or no Python, sandboxes do not start here, or one of them
@@ -210,7 +210,8 @@ class LocalBackend:
         return await home.run(self._isolation(home))
 
     async def _isolation(self, home: Hub) -> Isolation:
-        if self._hub is not home or self._tested is None:
+        failed = self._tested is not None and self._tested.done() and self._tested.exception() is not None
+        if self._hub is not home or self._tested is None or failed:
             self._hub = home
             self._tested = home.loop.create_task(self_test(self.name, home, self._confinement, self._start))
         return await asyncio.shield(self._tested)

@@ -245,6 +245,15 @@ def test_a_python_that_cannot_be_shown_is_named_with_the_reason(
             asyncio.run(LocalBackend("local", Bubblewrap()).open())
 
 
+def test_what_was_missing_is_looked_for_again(isolation: Isolation, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = LocalBackend("local", Bubblewrap())
+    with monkeypatch.context() as patch:
+        patch.setattr(confinement, "_all_bubblewraps", lambda: iter(()))
+        with pytest.raises(BackendUnavailableError, match="needs bubblewrap"):
+            asyncio.run(backend.isolation())
+    assert asyncio.run(backend.isolation()) == isolation
+
+
 def test_commands_cannot_get_at_the_program_that_watches_them(inside: Any) -> None:
     attempt = (
         "import os, resource\n"
@@ -352,6 +361,21 @@ def test_a_cancelled_call_ends_its_command(inside: Any) -> None:
             await asyncio.sleep(0.01)
 
     inside(lambda sandbox: asyncio.wait_for(work(sandbox), 60))
+
+
+@pytest.mark.slow
+def test_no_process_stays_stopped_when_another_command_is_ended(inside: Any) -> None:
+    """All are stopped while those of one command are sought, and some are born in that moment."""
+
+    async def work(sandbox: LocalSandbox) -> None:
+        for index in range(120):
+            ended = asyncio.create_task(sandbox.exec(["sleep", "300"], timeout_s=300))
+            await asyncio.sleep(0.002 * (index % 20))
+            ended.cancel()
+            done = await sandbox.exec(["sh", "-c", "ls / | grep -c . | cat"], timeout_s=60)
+            assert done.exit_code == 0
+
+    inside(work)
 
 
 @pytest.mark.parametrize(
