@@ -111,6 +111,18 @@ _SOCKET = {"x86_64": 41, "aarch64": 198}
 _SOCKETPAIR = {"x86_64": 53, "aarch64": 199}
 _IOCTL = {"x86_64": 16, "aarch64": 29}
 _PRLIMIT = {"x86_64": 302, "aarch64": 261}
+# What could take the processor away from the program that watches, which is process 1.
+_SCHEDULING = {
+    "sched_setparam": {"x86_64": 142, "aarch64": 118},
+    "sched_setscheduler": {"x86_64": 144, "aarch64": 119},
+    "sched_setaffinity": {"x86_64": 203, "aarch64": 122},
+    "sched_setattr": {"x86_64": 314, "aarch64": 274},
+}
+# The same for groups of processes: the number, and which value of the first argument means a single one.
+_PRIORITIES = {
+    "setpriority": ({"x86_64": 141, "aarch64": 140}, 0),
+    "ioprio_set": ({"x86_64": 251, "aarch64": 30}, 1),
+}
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -162,6 +174,24 @@ def assemble(machine: str) -> bytes:
             _step(_EQUAL, nr, 0, 4),
             _step(_LOAD, low[0]),
             _step(_EQUAL, _AF_UNIX, 1, 0),
+            _refuse(errno.EPERM),
+            _step(_RETURN, _ALLOW),
+        ]
+    for numbered in _SCHEDULING.values():
+        program += [
+            _step(_EQUAL, numbered[machine], 0, 4),
+            _step(_LOAD, low[0]),
+            _step(_EQUAL, 1, 0, 1),
+            _refuse(errno.EPERM),
+            _step(_RETURN, _ALLOW),
+        ]
+    for numbered, single in _PRIORITIES.values():
+        program += [
+            _step(_EQUAL, numbered[machine], 0, 6),
+            _step(_LOAD, low[0]),
+            _step(_EQUAL, single, 0, 2),
+            _step(_LOAD, low[1]),
+            _step(_EQUAL, 1, 0, 1),
             _refuse(errno.EPERM),
             _step(_RETURN, _ALLOW),
         ]

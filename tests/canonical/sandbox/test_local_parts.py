@@ -106,6 +106,8 @@ def test_every_listed_call_is_refused_and_ordinary_ones_are_not(machine: str) ->
         table[machine] for table in (seccomp._CLONE, seccomp._SOCKET, seccomp._SOCKETPAIR, seccomp._IOCTL)
     }
     special.add(seccomp._PRLIMIT[machine])
+    special |= {table[machine] for table in seccomp._SCHEDULING.values()}
+    special |= {table[machine] for table, _ in seccomp._PRIORITIES.values()}
     for number in set(range(500)) - listed - special:
         assert verdict(program, own, number) == ALLOWED, number
 
@@ -133,6 +135,14 @@ def test_calls_with_dangerous_arguments_are_refused(machine: str) -> None:
         assert judged(seccomp._IOCTL, 0, request) == errno.EPERM
     assert judged(seccomp._PRLIMIT, 0, 7) == ALLOWED
     assert judged(seccomp._PRLIMIT, 1, 7) == errno.EPERM
+    for table in seccomp._SCHEDULING.values():
+        assert [judged(table, pid) for pid in (0, 1, 2)] == [ALLOWED, errno.EPERM, ALLOWED]
+    # One process, a group of them, all of a user.
+    setpriority, ioprio_set = (table for table, _ in seccomp._PRIORITIES.values())
+    assert [judged(setpriority, which, 0) for which in (0, 1, 2)] == [ALLOWED, errno.EPERM, errno.EPERM]
+    assert [judged(ioprio_set, which, 0) for which in (1, 2, 3)] == [ALLOWED, errno.EPERM, errno.EPERM]
+    assert [judged(setpriority, 0, who) for who in (1, 5)] == [errno.EPERM, ALLOWED]
+    assert [judged(ioprio_set, 1, who) for who in (1, 5)] == [errno.EPERM, ALLOWED]
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
