@@ -18,6 +18,8 @@ from canonical.transcript import Transcript
 from rosetta.__main__ import main
 
 VERBS = (
+    "check-sandbox",
+    "bench-sandbox",
     "envs",
     "play",
     "rollout",

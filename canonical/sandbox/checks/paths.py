@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from functools import partial
 
@@ -19,14 +20,11 @@ from canonical.sandbox.checks.place import (
 from canonical.sandbox.protocol import Entry, LimitError, PathError, RefusedError, Sandbox, SandboxError
 
 _SWAP = """
-import os, sys
-outside = sys.argv[1]
-os.mkdir('inside'); open('inside/file', 'w').write('INSIDE')
-os.symlink(outside, 'link')
-os.rename('inside', 'd')
-while True:
-    os.rename('d', 'inside'); os.rename('link', 'd')
-    os.rename('d', 'link'); os.rename('inside', 'd')
+import ctypes, os, sys
+os.mkdir('d'); open('d/file', 'w').write('INSIDE')
+os.symlink(sys.argv[1], 'link')
+exchange = ctypes.CDLL(None).renameat2
+while exchange(-100, b'd', -100, b'link', 2) == 0: pass
 """
 
 
@@ -136,6 +134,12 @@ async def _race(place: Place) -> str:
     succeeded(
         await shell(box, f"python3 -I swap.py {outside} </dev/null >/dev/null 2>&1 &", keep_background=True)
     )
+    for _ in range(200):
+        # A write before the folder is there would make it, and nothing would ever change places.
+        with contextlib.suppress(PathError, RefusedError):
+            if await box.read("d/file") == b"INSIDE":
+                break
+        await asyncio.sleep(0.05)
     seen: dict[str, int] = {}
     for _ in range(300):
         try:
@@ -150,6 +154,10 @@ async def _race(place: Place) -> str:
             expect({entry.path for entry in entries} <= {"d/file", "d/planted"}, f"{entries}")
     await box.stop_processes()
     left = succeeded(await shell(box, f"ls {outside}"))
+    expect(
+        "INSIDE" in seen and len(seen) > 1,
+        f"folder and link never changed places, so nothing was tried: {seen}",
+    )
     expect("OUTSIDE" not in seen, f"{seen.get('OUTSIDE', 0)} reads saw the file outside")
     expect(left == "file", f"a write reached the folder outside: {left!r}")
     return f"300 reads and writes while a folder and a link change places: {seen}"
