@@ -41,9 +41,5 @@ def test_bad_values(solution):
         else:
             raise AssertionError(init)
     for call in (("take", [0, 0]), ("take", [0, 4]), ("wait", [0, -1]), ("wait", [0, 4])):
-        try:
-            solution.script(BUCKET, [1, 3], [call])
-        except SolutionError as error:
-            assert same(error.type, "ValueError")
-        else:
-            raise AssertionError(call)
+        (answer,) = solution.script(BUCKET, [1, 3], [call])
+        assert isinstance(answer, SolutionError) and same(answer.type, "ValueError"), call
