@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping
 from typing import Any
@@ -26,19 +27,22 @@ class _Pipes:
 
     def __init__(self, answers: str, questions: str) -> None:
         self._answers, self._questions = answers, questions
+        self._since = time.monotonic()
 
     def ask(self, header: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         """Send a question, and wait for its answer."""
         self.tell(header, body)
         with open(self._answers, "rb") as pipe:  # noqa: PTH123 - this program imports as little as it can
             first, _, rest = pipe.read().partition(b"\n")
+        self._since = time.monotonic()
         answer: dict[str, Any] = json.loads(first)
         return answer, rest
 
     def tell(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Send a frame."""
+        """Send a frame, with the seconds that the test has been at work since the last answer."""
+        head = {**header, "worked_s": time.monotonic() - self._since}
         with open(self._questions, "wb") as pipe:  # noqa: PTH123 - as above
-            pipe.write(json.dumps(header).encode() + b"\n" + body)
+            pipe.write(json.dumps(head).encode() + b"\n" + body)
 
 
 def main() -> None:

@@ -41,6 +41,9 @@ _EXAMINER = python_program(
     (("grading", "canonical.grading.proxy"),),
 )
 _RESPONDENT = python_program(("canonical.grading.plain", "canonical.grading.respondent"))
+# A test must not fail because others keep the machine busy. How long its own commands had to wait for their turn is known;
+# the commands of the submission, one for each of them, wait about as long, and one more time is for what is not.
+_QUEUES = 3.0
 # A pipe that nobody reads or writes any more would hold these commands for ever; their timeout does not.
 _EXCHANGE = ["sh", "-c", 'cat >"$1" && exec cat "$2"', "sh"]
 
@@ -125,7 +128,7 @@ async def grade(
         tests: The hidden files.
         names: The tests to run.
         limits: What the sandboxes of the submission may use.
-        test_s: Wall-clock seconds for each test, the answers of the submission included.
+        test_s: Seconds for each test, the answers of the submission included, waiting for a turn left out.
 
     Raises:
         GradingError: A sandbox cannot be opened, or lacks what grading needs.
@@ -184,7 +187,8 @@ class _Grading:
             except LimitError as error:
                 raise GradingError(f"the hidden tests do not fit into a sandbox: {error}") from error
         sandbox = self.examining
-        deadline = time.monotonic() + self.test_s
+        started = time.monotonic()
+        deadline = started + self.test_s
         request = json.dumps({"path": test.path, "name": test.name}).encode()
         try:
             done = await sandbox.exec(
@@ -201,11 +205,14 @@ class _Grading:
                 header, body = _frame(frame)
                 if header.get("op") == "verdict":
                     return header.get("passed") is True, str(header.get("reason", ""))[:1_000]
+                deadline += _QUEUES * _waited(header, time.monotonic() - started)
                 answer = await self._answer(header, body)
-                left = deadline - time.monotonic()
-                if left <= 0:
+                started = time.monotonic()
+                if started >= deadline:
                     return False, self._too_late
-                done = await sandbox.exec(argv, timeout_s=left, stdin=answer, keep_background=True)
+                done = await sandbox.exec(
+                    argv, timeout_s=deadline - started, stdin=answer, keep_background=True
+                )
                 frame = done.stdout
         except CommandTimeoutError:
             return False, self._too_late
@@ -335,6 +342,14 @@ def _json(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _FrameError("it wrote what cannot be read")
     return value
+
+
+def _waited(header: Mapping[str, Any], elapsed_s: float) -> float:
+    """Return for how long a command of the test's sandbox has not been at work."""
+    worked = header.get("worked_s")
+    if not isinstance(worked, int | float) or not math.isfinite(worked):
+        raise _FrameError("it does not say how long it worked")
+    return max(elapsed_s - max(float(worked), 0.0), 0.0)
 
 
 def _seconds(header: Mapping[str, Any]) -> float:

@@ -213,6 +213,7 @@ def test_which_files_are_the_tests() -> None:
     assert not any(map(is_test_file, ["src/latest/a.py", "contest.py", "testament.txt"]))
 
 
+@pytest.mark.slow
 def test_tools_work_in_a_repository(rows: tuple[Path, Path, dict[str, Any]]) -> None:
     shown = last(agent_of(rows[0], rows[1]), call("grep", pattern="square"))
     assert shown.observation.text == "shapes/area.py:1:def square(a):"

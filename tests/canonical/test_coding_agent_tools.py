@@ -76,6 +76,7 @@ class TestRead:
             assert is_refusal(result)
 
 
+@pytest.mark.slow
 class TestPaths:
     @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "text/../../x", "link/passwd", "chain/passwd", "", "a\0b", "x" * 5_000, "\ud800"])  # fmt: skip
     def test_no_tool_leaves_the_workspace(self, path: str) -> None:
@@ -152,6 +153,7 @@ class TestEdit:
         assert "def total(a, b)" in changed
 
 
+@pytest.mark.slow
 class TestSearch:
     def test_glob_is_sorted_and_knows_folders(self) -> None:
         top, everywhere, below, none, bad = results(
@@ -205,6 +207,7 @@ class TestSearch:
         assert wide.endswith("... [5007 characters]")
 
 
+@pytest.mark.slow
 class TestBash:
     def test_exit_code_and_both_streams(self) -> None:
         both, silent, syntax = answers(bash("echo out; echo err >&2; exit 3"), bash("true"), bash(")"))
@@ -283,10 +286,12 @@ class TestEndings:
         assert half[0].total == 0.25
         assert half[1].observation.error is ErrorCode.EPISODE_OVER
 
+    @pytest.mark.slow
     def test_an_episode_cut_off_is_graded_as_it_is(self) -> None:
         last = results(OneTask(max_turns=1), write("sums.py", "def add(a, b):\n    return a + b\n"))[-1]
         assert (last.cause, last.total) == (Cause.BUDGET, 1.0)
 
+    @pytest.mark.slow
     def test_an_episode_ended_from_outside_is_graded_as_it_is(self) -> None:
         async def play() -> StepResult:
             episode = await Episode.open_async(OneTask(), "test/one")
@@ -313,6 +318,7 @@ class TestEndings:
         assert (died.cause, died.total) == (Cause.ERROR, 0.0)
         assert after.observation.error is ErrorCode.EPISODE_OVER
 
+    @pytest.mark.slow
     def test_a_solution_too_large_can_still_be_mended(self) -> None:
         refused, _, done = results(
             OneTask({"sums.py": "def add(a, b):\n    return a + b\n", "big.py": "#" * (5 << 20)}),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from canonical.reward import ScoringError
 from canonical.sandbox.backends import load_backend
 from canonical.sandbox.protocol import (
     BackendUnavailableError,
+    Exec,
     Isolation,
     Limits,
     Sandbox,
@@ -43,6 +44,7 @@ def report(solution: str | Mapping[str, str], tests: str, **options: Any) -> Rep
     )
 
 
+@pytest.mark.slow
 def test_a_submission_is_driven_by_value() -> None:
     solution = """
 import sys
@@ -272,6 +274,7 @@ class DyingExaminer(DownForGrading):
         return sandbox
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_dies_once_while_grading_costs_nobody_a_test() -> None:
     backend = DyingExaminer()
     outcome = asyncio.run(
@@ -290,3 +293,38 @@ def test_a_sandbox_that_cannot_be_opened_is_a_failure_of_ours() -> None:
     backend.is_down = True
     with pytest.raises(GradingError, match="nobody is there"):
         asyncio.run(grade(backend, Snapshot({}), Snapshot({}), [HiddenTest("test_a", "tests/a.py", 1.0)]))
+
+
+class Queueing(DownForGrading):
+    """Let every command wait for its turn, as on a busy machine."""
+
+    async def open(self, start: Snapshot | None = None, *, limits: Limits | None = None) -> Sandbox:
+        sandbox = await super().open(start, limits=limits)
+        command = sandbox.exec
+
+        async def wait_and_exec(argv: Sequence[str], **options: Any) -> Exec:
+            await asyncio.sleep(0.5)
+            return await command(argv, **options)
+
+        return cast("Sandbox", Proxy(sandbox, wait_and_exec))
+
+
+class Proxy:
+    def __init__(self, sandbox: Sandbox, command: Callable[..., Awaitable[Exec]]) -> None:
+        self._sandbox, self.exec = sandbox, command
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sandbox, name)
+
+
+@pytest.mark.slow
+def test_waiting_for_a_turn_is_not_the_tests_time_and_a_slow_submission_is() -> None:
+    tests = "def test_many(solution):\n    for _ in range(12): assert solution.call('m:f') == 1\n"
+
+    def passed(backend: Any, body: str) -> bool:
+        asked = [HiddenTest("test_many", "tests/test_m.py", 1.0)]
+        snapshots = Snapshot({"m.py": body.encode()}), Snapshot({"tests/test_m.py": tests.encode()})
+        return asyncio.run(grade(backend, *snapshots, asked, test_s=8.0)).share == 1.0
+
+    assert passed(Queueing(), "def f(): return 1\n")
+    assert not passed(load_backend("local"), "import time\ndef f():\n    time.sleep(3)\n    return 1\n")
