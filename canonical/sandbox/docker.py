@@ -109,6 +109,7 @@ class Docker:
 
     name = "docker"
     relayed = False
+    remains = ""
 
     def __init__(self) -> None:
         self._version = ""

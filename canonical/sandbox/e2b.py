@@ -93,6 +93,7 @@ class E2b:
 
     name = "e2b"
     relayed = True
+    remains = f"a sandbox whose host was killed lives on until the service ends it, {LIFE_S} s after its start at most"
 
     def __init__(self) -> None:
         self._version = ""

@@ -70,6 +70,7 @@ class Modal:
 
     name = "modal"
     relayed = True
+    remains = f"a sandbox whose host was killed lives on until the service ends it, {LIFE_S} s after its start at most"
 
     def tool(self) -> str:
         """Return the SDK's version and the image."""

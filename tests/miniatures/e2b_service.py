@@ -24,6 +24,7 @@ class Envd(process_connect.Process):
 
     def __init__(self) -> None:
         self.running: dict[int, asyncio.subprocess.Process] = {}
+        self.machines: dict[str, list[asyncio.subprocess.Process]] = {}
 
     async def start(self, request: Any, ctx: Any, /) -> AsyncIterator[Any]:
         config = request.process
@@ -34,6 +35,7 @@ class Envd(process_connect.Process):
             stderr=asyncio.subprocess.DEVNULL,
         )
         self.running[process.pid] = process
+        self.machines.setdefault(ctx.request_headers["e2b-sandbox-id"], []).append(process)
         event = process_pb.ProcessEvent
         try:
             yield self._event(Oneof("start", event.StartEvent(pid=process.pid)))
@@ -115,5 +117,8 @@ class Service:
         name = path.rpartition("/")[2]
         if method == "DELETE" and name in self.alive:
             self.alive.discard(name)
+            for process in self.envd.machines.pop(name, ()):
+                if process.returncode is None:
+                    process.kill()
             return 204, None
         return 404, {"code": 404, "message": "no such thing"}

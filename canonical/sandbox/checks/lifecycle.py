@@ -232,7 +232,13 @@ CHECKS = (
     Check(
         "nothing-left", "A closed sandbox leaves no processes, files or mounts.", _nothing_left, alone=True
     ),
-    Check("host-killed", "When the host is killed, nothing lives on.", _host_killed, alone=True),
+    Check(
+        "host-killed",
+        "When the host is killed, nothing lives on.",
+        _host_killed,
+        "end with the host",
+        alone=True,
+    ),
     Check(
         "backend-closed",
         "Closing the backend closes every sandbox that is still open.",

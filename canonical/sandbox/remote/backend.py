@@ -29,6 +29,8 @@ from canonical.sandbox.protocol import (
 ROOT = "/workspace"
 TEMPORARY = "/tmp"  # noqa: S108 - a folder of the sandbox
 _PLACES = (ROOT, TEMPORARY)
+END_WITH_HOST = "end with the host"
+"""The name in `Isolation.missing` of services whose sandboxes live on for a while when the host is killed."""
 _MODULES = (
     *(f"canonical.sandbox.local.inside.{name}" for name in ("frames", "tree", "processes", "serve")),
     "canonical.sandbox.remote.carrier",
@@ -100,10 +102,12 @@ class Service(Protocol):
         name: What records call it.
         relayed: Whether the program is started beside others, as root, and prepares folders and user itself;
             otherwise it is the first process of a container in which all of that is done.
+        remains: What becomes of a sandbox whose host was killed; empty when it ends at once.
     """
 
     name: str
     relayed: bool
+    remains: str
 
     def tool(self) -> str:
         """Return what isolates, with its version.
@@ -231,11 +235,14 @@ class RemoteBackend:
         for line in done.stdout.decode("utf-8", "replace").splitlines():
             name, _, what = line.partition("\t")
             went.setdefault(name, []).append(what)
+        missing = {name: f"{', '.join(what)} went through" for name, what in went.items()}
+        if self._service.remains:
+            missing[END_WITH_HOST] = self._service.remains
         return Isolation(
             self.name,
             self._service.tool(),
             tuple(name for name in (*_PROBED, *_KEPT_INSIDE) if name not in went),
-            {name: f"{', '.join(what)} went through" for name, what in went.items()},
+            missing,
         )
 
     async def open(self, start: Snapshot | None = None, *, limits: Limits | None = None) -> RemoteSandbox:

@@ -71,7 +71,7 @@ def test_a_machine_that_dies_is_gone(service: Service) -> None:
     [
         ("exit-code", "output-cap", "stdin", "argv", "missing-program", "timeout", "timeout-setsid", "background-kept"),
         ("limit-cpu", "limit-open-files", "write-full", "round-trip", "large-file", "file-names", "atomic-write"),
-        ("link-write", "snapshot-equal", "snapshot-reopened", "list-recursive", "use-after-close", "close-during-command"),
+        ("link-write", "snapshot-equal", "snapshot-reopened", "list-recursive", "use-after-close", "close-during-command", "nothing-left"),
     ],
     ids=lambda names: names[0],
 )  # fmt: skip
