@@ -60,7 +60,7 @@ def apply_workload(environment: Environment[Any], workload: Workload) -> Environ
         return environment
     paced = tuple(_paced(tool, workload) for tool in environment.tools)
     base = type(environment)
-    members = {"tools": property(lambda _self: paced), "__module__": base.__module__}
+    members = {"tools": property(lambda _self: paced), "quick": False, "__module__": base.__module__}
     # Attributes are copied, not made again, because the constructor may have had arguments that nobody kept.
     instance: Environment[Any] = copy.copy(environment)
     object.__setattr__(instance, "__class__", type(base.__name__, (base,), members))

@@ -6,6 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
 from functools import cache
+from inspect import iscoroutinefunction
 from typing import Annotated, ClassVar, Generic, TypeAlias, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator
@@ -61,6 +62,8 @@ class Environment(ABC, Generic[StateT]):
             turn. Later ones cost a turn, so every episode ends.
         reward: The declared range and aggregation.
         rubric: What scores the state.
+        quick: Whether `start`, every tool and the rubric take at most about a millisecond, so that a server may run them
+            on its event loop. Otherwise plain functions get a thread, in which they may take as long as they like.
     """
 
     name: ClassVar[str]
@@ -69,6 +72,7 @@ class Environment(ABC, Generic[StateT]):
     free_errors: ClassVar[int] = 0
     reward: ClassVar[RewardSpec] = RewardSpec()
     rubric: Rubric[StateT]
+    quick: ClassVar[bool] = False
 
     @abstractmethod
     def tasks(self) -> TaskSet:
@@ -115,6 +119,16 @@ class Environment(ABC, Generic[StateT]):
     def tools(self) -> tuple[Tool, ...]:
         """The tools that the agent may call, in order of definition."""
         return tools_of(type(self))
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tool, the rubric, `start` or `close` is a coroutine function, so that episodes need an event loop."""
+        return (
+            any(tool.is_async for tool in self.tools)
+            or self.rubric.is_async
+            or iscoroutinefunction(self.start)
+            or iscoroutinefunction(self.close)
+        )
 
     def opening(self, task: Task, state: StateT) -> tuple[Message, ...]:
         """Return the prompt as messages."""

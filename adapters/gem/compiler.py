@@ -423,12 +423,7 @@ def compile_environment(environment: Environment[Any]) -> Compiled:
     Where it runs is decided here, by the environment: plain functions in the thread of the caller, and coroutines on an
     event loop.
     """
-    waits = (
-        any(tool.is_async for tool in environment.tools)
-        or environment.rubric.is_async
-        or inspect.iscoroutinefunction(environment.start)
-        or inspect.iscoroutinefunction(environment.close)
-    )
+    waits = environment.waits
     specs = [tool.spec for tool in environment.tools]
     live: WeakSet[CompiledEnvironment] = WeakSet()
     members: dict[str, Any] = {

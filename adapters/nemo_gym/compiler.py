@@ -128,12 +128,12 @@ class CompiledServer(SimpleResourcesServer):
 
     Attributes:
         environment: The environment.
-        waits: Whether the environment has coroutines, so that it runs on the event loop instead of in threads.
+        on_loop: Whether episodes run on the event loop instead of in threads.
         live: The episodes under way by session id, the one that rested longest first.
     """
 
     environment: ClassVar[Environment[Any]]
-    waits: ClassVar[bool]
+    on_loop: ClassVar[bool]
     config: RosettaConfig
     live: dict[str, Any] = Field(default_factory=dict)
     _threads: CapacityLimiter | None = PrivateAttr(default=None)
@@ -314,8 +314,9 @@ class CompiledServer(SimpleResourcesServer):
             log.warning("%s could not close: %s", self.environment.name, type(error).__name__)
 
     async def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        # Plain tools may block, which must hold up nobody else; coroutines wait side by side on the server's loop.
-        if self.waits:
+        # Plain tools may block, which must hold up nobody else, unless the environment says that they never do; coroutines
+        # wait side by side on the server's loop.
+        if self.on_loop:
             return await work
         if self._threads is None:
             self._threads = CapacityLimiter(self.config.threads)
@@ -324,18 +325,12 @@ class CompiledServer(SimpleResourcesServer):
 
 def compile_environment(environment: Environment[Any]) -> type[CompiledServer]:
     """Return a resources server class that plays an environment."""
-    waits = (
-        any(tool.is_async for tool in environment.tools)
-        or environment.rubric.is_async
-        or inspect.iscoroutinefunction(environment.start)
-        or inspect.iscoroutinefunction(environment.close)
-    )
     members = {
         "__doc__": inspect.getdoc(type(environment)),
         "__module__": __name__,
         "__qualname__": type(environment).__name__,
         "environment": environment,
-        "waits": waits,
+        "on_loop": environment.waits or environment.quick,
     }
     derive: Any = type(CompiledServer)
     compiled: type[CompiledServer] = derive(type(environment).__name__, (CompiledServer,), members)

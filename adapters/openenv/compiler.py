@@ -438,12 +438,7 @@ def compile_environment(environment: Environment[Any]) -> type[CompiledEnvironme
     Whether it runs in threads or on the event loop is decided here, by the environment: coroutines need a loop, and
     plain functions may block one.
     """
-    waits = (
-        any(tool.is_async for tool in environment.tools)
-        or environment.rubric.is_async
-        or inspect.iscoroutinefunction(environment.start)
-        or inspect.iscoroutinefunction(environment.close)
-    )
+    waits = environment.waits
     members: dict[str, Any] = {
         "__doc__": inspect.getdoc(type(environment)),
         "__module__": __name__,

@@ -95,7 +95,7 @@ class CompiledEnvironment(OrsEnvironment):
     environment: ClassVar[Environment[Any]]
     reading: ClassVar[Reading]
     live: ClassVar[set[CompiledEnvironment]]
-    _waits: ClassVar[bool]
+    _on_loop: ClassVar[bool]
     _threads: ClassVar[list[ThreadPoolExecutor]]
 
     def __init__(
@@ -298,7 +298,7 @@ class CompiledEnvironment(OrsEnvironment):
     async def _run(
         self, plain: Callable[..., ResultT], waiting: Callable[..., Any], *arguments: Any
     ) -> ResultT:
-        if self._waits:
+        if self._on_loop:
             result: ResultT = await waiting(*arguments)
             return result
         if not self._threads:
@@ -356,10 +356,7 @@ def compile_environment(
         "reading": reading,
         "live": set(),
         "_threads": [],
-        "_waits": any(tool.is_async for tool in environment.tools)
-        or environment.rubric.is_async
-        or inspect.iscoroutinefunction(environment.start)
-        or inspect.iscoroutinefunction(environment.close),
+        "_on_loop": environment.waits or environment.quick,
     }
     if Message is not None:
         members["get_messages"] = CompiledEnvironment._roles  # noqa: SLF001

@@ -384,10 +384,7 @@ def compile_environment(environment: Environment[Any]) -> type[CompiledEnvironme
             form.value: describe_tools([tool.spec for tool in environment.tools], form) for form in TextForm
         },
         "live": set(),
-        "waits": any(tool.is_async for tool in environment.tools)
-        or environment.rubric.is_async
-        or inspect.iscoroutinefunction(environment.start)
-        or inspect.iscoroutinefunction(environment.close),
+        "waits": environment.waits,
     }
     return type(type(environment).__name__, (CompiledEnvironment,), members)
 

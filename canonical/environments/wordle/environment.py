@@ -104,6 +104,7 @@ class Wordle(Environment[Board]):
     name = "wordle"
     version = "1"
     max_turns = 12
+    quick = True
     reward = RewardSpec(low=0.0, high=1.0)
     rubric = WeightedSum((1.0, Criterion("solved", _solved)), (0.5, Criterion("partial", _partial)))
 
