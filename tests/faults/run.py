@@ -132,6 +132,8 @@ def conformance(copy: Path, adapter: str, release: str, python: Path) -> Noticed
     done = run(copy, sys.executable, *arguments, patience_s=PATIENCE_S / 2)
     if done.code is None:
         return Noticed("conformance", "it does not end")
+    if done.code < 0:
+        raise FaultError(f"the conformance of {release} was killed by signal {-done.code}; that says nothing")
     if done.code:
         return Noticed("conformance", (done.errors.strip().splitlines() or ["?"])[-1])
     found = json.loads(done.output.splitlines()[-1])["found"]
