@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import secrets
 import socket
 import zlib
+from itertools import count
 from typing import Protocol
 
 from canonical.sandbox.local.backend import LocalSandbox
@@ -37,7 +39,8 @@ _MODULES = (
 )
 _START_S = 120.0
 _LONGEST_LINE = 1 << 18
-_FIRST_UID = 200_000
+# Engines that map users know 65,536 of them; the kernel counts processes by user, so sandboxes take turns.
+_FIRST_UID, _UIDS = 10_000, 50_000
 # What a sandbox can do and must not, one line for each: its name, and what went through.
 _PROBE = """
 import os, socket
@@ -175,7 +178,9 @@ class RemoteSandbox(LocalSandbox):
     async def close(self) -> None:
         """End the remote sandbox. Closing twice is harmless."""
         await super().close()
-        await self.home.run(self._end())
+        # In a copy of the process there is nothing to end: the sandbox belongs to the one that opened it.
+        if os.getpid() == self.home.pid:
+            await self.home.run(self._end())
 
     async def _end(self) -> None:
         if self._ended is None:
@@ -196,6 +201,7 @@ class RemoteBackend:
         self._found: asyncio.Task[Isolation] | None = None
         self._hub: Hub | None = None
         self._open: set[RemoteSandbox] = set()
+        self._uids = count(secrets.randbelow(_UIDS))
 
     async def isolation(self) -> Isolation:
         """Try what is enforced there, once per process, and remember it.
@@ -265,7 +271,7 @@ class RemoteBackend:
     async def _start(self, limits: Limits) -> RemoteSandbox:
         home = hub()
         async with home.starts:
-            uid = _FIRST_UID + secrets.randbelow(1 << 20)
+            uid = _FIRST_UID + next(self._uids) % _UIDS
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             try:
