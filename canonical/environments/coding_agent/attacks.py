@@ -21,10 +21,12 @@ SUBMIT = ToolCall("submit_solution", {})
 
 
 def write(path: str, content: str) -> ToolCall:
+    """Return a call that writes a file."""
     return ToolCall("write", {"path": path, "content": content})
 
 
 def bash(command: str, timeout: float = 20) -> ToolCall:
+    """Return a call that runs a command; the time is in seconds."""
     return ToolCall("bash", {"command": command, "timeout": timeout})
 
 
@@ -507,7 +509,7 @@ def on_resources() -> Iterator[Attack]:
             "python3 -c \"import os\nfor n in range(3000000):\n    try:\n        open('/tmp/%d' % n, 'w').close()\n    except OSError:\n        break\"",
             8,
         ),
-        ToolCall("ls", {"path": "/tmp"}),
+        ToolCall("ls", {"path": "/tmp"}),  # noqa: S108 - in the sandbox
         write("stats.py", WRONG),
         SUBMIT,
     )
