@@ -15,6 +15,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -58,6 +59,11 @@ class Engine(ThreadingMixIn, UnixStreamServer):
         self.server_close()
         for name in list(self.containers):
             self.remove(name)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that left before they were answered, which is how they leave."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def remove(self, name: str) -> bool:
         container = self.containers.pop(name, None)
