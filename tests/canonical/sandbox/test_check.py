@@ -25,7 +25,14 @@ FAST = {"read-missing", "read-window", "list-sorted", "list-wrong", "close-twice
 
 
 def result_of(sandbox: type[HostedSandbox], name: str) -> CheckResult:
-    report = asyncio.run(check_backend(backend_of(sandbox), select_checks([name]), deadline_s=60))
+    backend = backend_of(sandbox)
+    try:
+        report = asyncio.run(check_backend(backend, select_checks([name]), deadline_s=60))
+    finally:
+        # Liars may leave things behind; the tests do not.
+        for opened in backend.opened:
+            HostedSandbox.kill(opened)
+            shutil.rmtree(opened.root, ignore_errors=True)
     (result,) = report.results
     return result
 
