@@ -23,7 +23,11 @@ from canonical.tool import ToolCall
 from canonical.transcript import Action
 
 CASES = "cases.py"
-"""An author's own cases, beside the golden set: a function `cases(environment)` that yields `canonical.golden.Case`."""
+"""An author's own cases, beside the golden set: a function `cases(environment)` that yields `canonical.golden.Case`.
+
+Where episodes are dear, or show what is different elsewhere, a function `keep(environment, case)` beside it says which of
+the cases that every environment gets are played.
+"""
 
 ORACLE, RANDOM, LATE, FUZZ = 90, 140, 45, 120
 """How many episodes the oracle, a random player, a player who is late, and the fuzzer have."""
@@ -54,14 +58,15 @@ def golden_cases(environment: Environment[Any]) -> Iterator[Case]:
     Raises:
         UnknownEnvironmentError: The author's file cannot be imported, or has no function `cases`.
     """
+    path = golden_folder(environment) / CASES
+    module = import_file(path) if path.is_file() else None
+    own, keep = getattr(module, "cases", None), getattr(module, "keep", None)
+    if module is not None and own is None:
+        raise UnknownEnvironmentError(f"{path} has no function 'cases'")
     maker = _Maker(environment)
     for part in _PARTS:
-        yield from part(maker)
-    path = golden_folder(environment) / CASES
-    if path.is_file():
-        own = getattr(import_file(path), "cases", None)
-        if own is None:
-            raise UnknownEnvironmentError(f"{path} has no function 'cases'")
+        yield from (case for case in part(maker) if keep is None or keep(environment, case))
+    if own is not None:
         yield from own(environment)
 
 

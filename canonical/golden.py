@@ -7,6 +7,7 @@ one step changes one line.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,9 @@ from canonical.transcript import (
 
 EPISODES = "episodes.jsonl"
 """The file of a golden set, in the folder that `golden_folder` names."""
+
+WIDTH = 8
+"""How many episodes are recorded at the same time; nobody sees it where an episode waits for nothing."""
 
 
 class GoldenError(ValueError):
@@ -154,17 +158,18 @@ def golden_folder(environment: Environment[Any]) -> Path:
 
 
 async def record(environment: Environment[Any], cases: Iterable[Case]) -> GoldenSet:
-    """Play cases in canonical episodes, one after the other, and keep what happened.
+    """Play cases in canonical episodes, a few at the same time, and keep what happened, in the order of the cases.
 
     Raises:
         GoldenError: Two cases have one name, or there is none.
     """
-    episodes = tuple(
-        [
-            GoldenEpisode(case.name, await _play(environment, case.task, case.seed, case.actions))
-            for case in cases
-        ]
-    )
+    gate = asyncio.Semaphore(WIDTH)
+
+    async def play(case: Case) -> GoldenEpisode:
+        async with gate:
+            return GoldenEpisode(case.name, await _play(environment, case.task, case.seed, case.actions))
+
+    episodes = tuple(await asyncio.gather(*map(play, cases)))
     names = Counter(episode.name for episode in episodes)
     if not episodes or max(names.values()) > 1:
         twice = ", ".join(name for name, count in names.items() if count > 1)

@@ -29,10 +29,11 @@ from canonical.tool import ToolCall
 from tests.canonical import miniatures
 
 RECORDED = [
-    name
+    # Where actions need a sandbox, a recording takes a hundred times as long.
+    pytest.param(name, marks=() if name == "wordle" else pytest.mark.slow)
     for name in environment_names()
     if (golden_folder(load_environment(name)) / EPISODES).is_file()
-]  # fmt: skip
+]
 WORDLE = load_environment("wordle")
 FILE = golden_folder(WORDLE) / EPISODES
 
@@ -46,8 +47,8 @@ def results(golden: GoldenSet) -> Iterator[StepResult]:
     return (step.result for episode in golden.episodes for step in episode.transcript.steps)
 
 
-def test_wordle_has_a_golden_set() -> None:
-    assert "wordle" in RECORDED
+def test_every_environment_that_ships_has_a_golden_set() -> None:
+    assert [recorded.values[0] for recorded in RECORDED] == list(environment_names())
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -147,8 +148,24 @@ def test_an_author_adds_cases_in_a_file_beside_the_set(tmp_path: Path) -> None:
     (folder / "cases.py").write_text("from __future__ import annotations\n", encoding="utf-8")
     with pytest.raises(UnknownEnvironmentError, match="has no function 'cases'"):
         list(golden_cases(environment))
-    (folder / "cases.py").write_text(
-        "from canonical.golden import Case\n\ndef cases(environment):\n    yield Case('mine-1', 'train/001', 0, ['?'])\n",
+    own = (
+        "from canonical.golden import Case\n\n"
+        "def cases(environment):\n    yield Case('mine-1', 'train/001', 0, ['?'])\n"
+    )
+    (folder / "cases.py").write_text(own, encoding="utf-8")
+    assert [case.name for case in golden_cases(environment)][general:] == ["mine-1"]
+
+
+def test_an_author_says_which_of_the_usual_cases_are_played(tmp_path: Path) -> None:
+    example = (Path(__file__).parents[2] / "docs/examples/higher_lower.py").read_text(encoding="utf-8")
+    (tmp_path / "environment.py").write_text(example, encoding="utf-8")
+    environment = load_environment(str(tmp_path))
+    usual = [case.name for case in golden_cases(environment)]
+    golden_folder(environment).mkdir()
+    (golden_folder(environment) / "cases.py").write_text(
+        "def keep(environment, case):\n    return case.name.startswith('budget-')\n\n"
+        "def cases(environment):\n    return ()\n",
         encoding="utf-8",
     )
-    assert [case.name for case in golden_cases(environment)][general:] == ["mine-1"]
+    kept = [case.name for case in golden_cases(environment)]
+    assert kept == [name for name in usual if name.startswith("budget-")] != []

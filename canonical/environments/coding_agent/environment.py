@@ -46,6 +46,7 @@ MAX_LINE = 2_000
 MAX_SHOWN = 100_000
 MAX_ENTRIES = 1_000
 MAX_PATH = 4_096
+MAX_NAME = 255
 
 _TASKS = Path(__file__).parent / "tasks"
 _SEARCH = python_program(("canonical.pattern", "canonical.environments.coding_agent.search"))
@@ -511,7 +512,9 @@ def _check_path(path: str) -> None:
         raise ToolError("A path holds no null byte.")
     if len(path) > MAX_PATH:
         raise ToolError(f"A path has at most {MAX_PATH} characters, this one has {len(path)}.")
-    _encoded(path)
+    longest = max(map(len, _encoded(path).split(b"/")))
+    if longest > MAX_NAME:
+        raise ToolError(f"A name in a path has at most {MAX_NAME} bytes, one of these has {longest}.")
 
 
 def _encoded(text: str) -> bytes:
