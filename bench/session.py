@@ -15,7 +15,11 @@ from canonical.content import JSON
 from canonical.step import StepResult
 from canonical.transcript import Action, message_from_json, result_from_json, spec_from_json
 
-REPLY_TIMEOUT_S = 120.0
+REPLY_TIMEOUT_S = 660.0
+"""How long a worker may take to answer, in seconds: a little longer than what the clients of the adapters wait.
+
+A step may be a submission that waits until hundreds before it have been graded.
+"""
 _numbers = count()
 
 

@@ -7,7 +7,7 @@ speed, and what a Python writes into a traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from canonical.content import JSON
@@ -71,14 +71,13 @@ def cases(environment: CodingAgent) -> Iterator[Case]:
                 yield Case(f"wrong-{task.id}-{name}", task.id, 1, [*written, SUBMIT])
     for name, actions in _ON_MEDIAN.items():
         yield Case(name, MEDIAN, 2, actions)
-    solution = [*environment.oracle(environment.tasks().get(MEDIAN))]
+    solution = list(environment.oracle(environment.tasks().get(MEDIAN)))
     yield Case("cut-solved", MEDIAN, 3, [*solution[:-1], *["Let me think."] * environment.max_turns])
     yield Case(
         "cut-twice", MEDIAN, 3, [*solution, SUBMIT, write("stats.py", ""), bash("rm stats.py"), SUBMIT]
     )
-    together = [call for call in solution if isinstance(call, ToolCall)]
     for form in TextForm:
-        text = write_calls([ToolCall("ls", {}), *together, read("stats.py"), SUBMIT], form)
+        text = write_calls([ToolCall("ls", {}), *solution, read("stats.py"), SUBMIT], form)
         yield Case(f"together-{form}", MEDIAN, 4, [text, text])
 
 
@@ -132,7 +131,7 @@ _NAMES = (
     ".hidden",
 )
 _LINES = 'for ((i = 0; i < 3000; i++)); do echo "line $i of many"; done'
-_ON_MEDIAN: Mapping[str, list[Action]] = {
+_ON_MEDIAN: Mapping[str, Sequence[Action]] = {
     "path-read": [read(path) for path in _PATHS],
     "path-write": [write(path, "x") for path in _PATHS if path not in {"-rf", "~", "$HOME"}] + [call("ls")],
     "path-edit": [edit(path, "values", "numbers") for path in _PATHS] + [read("stats.py")],
