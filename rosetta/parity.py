@@ -13,13 +13,15 @@ from bench.certificate import CERTIFICATE_FILE, Certificate, endurance_section, 
 from bench.certify import Subject
 from bench.certify import certify as certify_environment
 from bench.golden import record_golden
-from bench.stacks import ROOT, Stack, all_stacks, build_stack, find_stack, require_stack
+from bench.stacks import ROOT, Stack, adapter_names, all_stacks, build_stack, find_stack, require_stack
 from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, difference, golden_folder
 from reports.certificate import render_certificate, render_summary
 from rosetta.console import FINDING, Console, output_options
 
 CERTIFICATE_PAGE = "certificate.md"
+DEFAULT = "default"
+"""What stands for the release of each framework that is used when none is named."""
 
 
 @click.command()
@@ -64,7 +66,8 @@ def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None
     help="Only this framework; every one when left out. Repeatable.",
 )
 @click.option(
-    "--release", help="Only this release, by its version or label; every supported release when left out."
+    "--release",
+    help="Only this release, by its version or label, or 'default'; every supported release when left out.",
 )
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @click.option(
@@ -141,6 +144,8 @@ def hand_over(certificate: Certificate, folder: Path, console: Console) -> None:
 
 
 def _chosen(frameworks: tuple[str, ...], release: str | None) -> list[Stack]:
+    if release == DEFAULT:
+        return [find_stack(framework) for framework in frameworks or adapter_names()]
     if release is not None:
         if not frameworks:
             labelled = [stack for stack in all_stacks() if release in {stack.label, stack.release.version}]
