@@ -152,7 +152,8 @@ def tests(copy: Path, part: str, python: Path | str, *chosen: str) -> Noticed | 
     if not done.code:
         # Tests that do not end have noticed nothing: a busy machine is no finding.
         return None
-    failed = [line for line in done.output.splitlines() if line.startswith(("FAILED", "ERROR "))]
+    # What a framework logs may begin with ERROR, too.
+    failed = [line for line in done.output.splitlines() if line.startswith(("FAILED tests/", "ERROR tests/"))]
     if not failed:
         raise FaultError(f"the tests cannot be run: {(done.errors or done.output).strip()[-600:]}")
     return Noticed(part, failed[0].partition(" ")[2].partition(" - ")[0])
