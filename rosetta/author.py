@@ -25,9 +25,9 @@ from canonical.policy import ModelPolicy, OraclePolicy, Policy, RandomPolicy, Re
 from canonical.reference import ReferenceSession
 from canonical.rollout import roll_out
 from canonical.step import StepResult
-from canonical.tool import Tool, ToolCall
 from canonical.transcript import Action, Transcript, TranscriptError, TranscriptStep, action_from_json
 from rosetta.console import FINDING, Console, output_options
+from rosetta.keyboard import Keyboard, Misspelled
 
 
 @click.command()
@@ -67,7 +67,7 @@ def envs(*, quiet: bool, as_json: bool) -> None:
 def play(environment: str, *, task: str | None, seed: int) -> None:
     """Play ENVIRONMENT yourself, in the terminal.
 
-    With one tool that takes one argument, a line is that argument; otherwise write the tool's name and its arguments as JSON.
+    With one tool that takes one argument, a line is that argument; otherwise write the tool's name and its first argument.
     """
     loaded = load_environment(environment)
     with _showing_author(environment):
@@ -91,74 +91,30 @@ def _showing_author(source: str) -> Iterator[None]:
 
 async def _play(environment: Environment[Any], task: str, seed: int) -> None:
     episode = await Episode.open_async(environment, task, seed=seed)
+    keyboard = Keyboard(environment.tools, input)
     try:
         click.echo(_messages_text(episode.prompt))
-        click.echo(f"\n{_how_to_act(environment.tools)}\nAn empty line or Ctrl-D stops.\n")
+        click.echo(f"\n{keyboard.how_to_act()}\nCtrl-D stops.\n")
         while episode.cause is None:
             try:
                 line = await asyncio.to_thread(input, "> ")
+                if not line.strip():
+                    continue
+                if (told := keyboard.help(line)) is not None:
+                    click.echo(f"{told}\n")
+                    continue
+                action = await asyncio.to_thread(keyboard.action, line)
             except EOFError:
-                line = ""
-            if not line.strip():
                 click.echo("stopped")
                 return
-            try:
-                action = _action_of_line(line, environment.tools)
-            except ValueError as error:
-                click.echo(str(error))
+            except Misspelled as error:
+                click.echo(f"{error}\n")
                 continue
             result = await episode.step_async(action)
             click.echo(f"{result.observation.text}\n")
         click.echo(f"{episode.cause.ending}, {episode.cause}: reward {episode.total:g}")
     finally:
         await episode.close_async()
-
-
-def _sole_argument(tools: tuple[Tool, ...]) -> tuple[str, str, bool] | None:
-    """Return tool, argument and whether it is text, when there is one tool with one argument."""
-    if len(tools) != 1:
-        return None
-    properties = tools[0].spec.parameters.get("properties")
-    if not isinstance(properties, dict) or len(properties) != 1:
-        return None
-    ((name, schema),) = properties.items()
-    return tools[0].name, name, isinstance(schema, dict) and schema.get("type") == "string"
-
-
-def _how_to_act(tools: tuple[Tool, ...]) -> str:
-    if (sole := _sole_argument(tools)) is not None:
-        return f"Each line is the {sole[1]} of {sole[0]}."
-    lines = [
-        'Write a tool\'s name and its arguments as JSON, for example: tool {"argument": 1}',
-        "The tools (an argument with ? may be left out):",
-    ]
-    for tool in tools:
-        properties = tool.spec.parameters.get("properties")
-        required = tool.spec.parameters.get("required", [])
-        arguments = ", ".join(
-            name if isinstance(required, list) and name in required else f"{name}?"
-            for name in (properties if isinstance(properties, dict) else ())
-        )
-        lines.append(f"  {tool.name}({arguments})  {tool.spec.description.splitlines()[0]}")
-    return "\n".join(lines)
-
-
-def _action_of_line(line: str, tools: tuple[Tool, ...]) -> Action:
-    if (sole := _sole_argument(tools)) is not None:
-        name, argument, is_text = sole
-        return ToolCall(name, {argument: line.strip() if is_text else _read_json(line, "the argument is")})
-    name, _, rest = line.strip().partition(" ")
-    arguments = _read_json(rest or "{}", "the arguments are")
-    if not isinstance(arguments, dict):
-        raise ValueError('the arguments must be a JSON object, such as {"argument": 1}')  # noqa: TRY004 - a value
-    return ToolCall(name, arguments)
-
-
-def _read_json(text: str, what: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{what} not JSON: {error.msg} at column {error.colno}") from error
 
 
 def _messages_text(messages: tuple[Message, ...]) -> str:

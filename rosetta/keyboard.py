@@ -1,0 +1,158 @@
+"""Keyboard: what a person types, as actions, and what they are told about typing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from canonical.schema import Schema
+from canonical.tool import Tool, ToolCall
+
+with contextlib.suppress(ImportError):
+    # Where it is there, `input` lets lines be edited and repeated.
+    import readline  # noqa: F401
+
+END = "."
+"""The line that ends an argument of several lines."""
+
+Ask = Callable[[str], str]
+"""Show a prompt and return the next line; raises EOFError when there is none."""
+
+
+class Misspelled(ValueError):  # noqa: N818 - it is the line that is wrong, and nothing has failed
+    """Report a line that is no action: what was wrong, and how to write it."""
+
+
+class Keyboard:
+    """Read actions from lines.
+
+    With one tool that takes one argument, a line is that argument. Otherwise it is the name of a tool, and then its
+    arguments as a JSON object, or its first argument alone; whatever else the tool needs is asked for.
+
+    Args:
+        tools: The tools of the environment.
+        ask: Reads further lines.
+    """
+
+    def __init__(self, tools: Sequence[Tool], ask: Ask) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._ask = ask
+        self._sole = _sole_argument(tools)
+
+    def how_to_act(self) -> str:
+        """Say how to write actions, and what tools there are."""
+        if self._sole is not None:
+            return f"Each line is the {self._sole[1]} of {self._sole[0]}."
+        lines = [
+            "Write the name of a tool and its first argument; for what else it needs you are asked. Or write all arguments",
+            'as JSON: tool {"argument": 1}. "help TOOL" says more of a tool.',
+            "The tools (an argument with ? may be left out):",
+        ]
+        for tool in self._tools.values():
+            arguments = ", ".join(
+                name if name in _required(tool) else f"{name}?" for name in _properties(tool)
+            )
+            lines.append(f"  {tool.name}({arguments})  {tool.spec.description.splitlines()[0]}")
+        return "\n".join(lines)
+
+    def help(self, line: str) -> str | None:
+        """Return the answer to a line that asks for help, or None when it is an action."""
+        word, _, name = line.strip().partition(" ")
+        if word != "help" or word in self._tools or self._sole is not None:
+            return None
+        tool = self._tools.get(name.strip())
+        if tool is None:
+            return self.how_to_act()
+        lines = [f"{tool.name}: {tool.spec.description}"]
+        for argument, schema in _properties(tool).items():
+            kind = "" if argument in _required(tool) else "?"
+            told = schema.get("description", "")
+            default = (
+                f" (default {json.dumps(schema['default'])})" if schema.get("default") is not None else ""
+            )
+            lines.append(f"  {argument}{kind}  {told}{default}")
+        return "\n".join(lines)
+
+    def action(self, line: str) -> ToolCall:
+        """Return the call that a line stands for; may ask for further lines.
+
+        Raises:
+            Misspelled: The line is no call.
+            EOFError: There are no further lines.
+        """
+        if self._sole is not None:
+            name, argument, is_text = self._sole
+            return ToolCall(name, {argument: line.strip() if is_text else _json(line, "the argument is")})
+        name, _, rest = line.strip().partition(" ")
+        tool, rest = self._tools.get(name), rest.strip()
+        if tool is None:
+            raise Misspelled(f"there is no tool {name!r}; the tools are {', '.join(self._tools)}")
+        if not rest.startswith("{"):
+            return ToolCall(name, self._asked(tool, rest))
+        arguments = _json(rest, "the arguments are")
+        if not isinstance(arguments, dict):
+            raise Misspelled('the arguments must be a JSON object, such as {"argument": 1}')
+        return ToolCall(name, arguments)
+
+    def _asked(self, tool: Tool, first: str) -> dict[str, Any]:
+        properties, required = _properties(tool), _required(tool)
+        arguments: dict[str, Any] = {}
+        for number, (name, schema) in enumerate(properties.items()):
+            if number == 0 and first:
+                arguments[name] = first if _is_text(schema) else _json(first, f"{name} is")
+            elif name not in required:
+                continue
+            elif number == 0 and _is_text(schema):
+                arguments[name] = self._ask(f"{name}: ")
+            elif _is_text(schema):
+                arguments[name] = self._lines(name)
+            else:
+                arguments[name] = _json(self._ask(f"{name}, as JSON: "), f"{name} is")
+        if first and not properties:
+            raise Misspelled(f"{tool.name} takes no argument")
+        return arguments
+
+    def _lines(self, name: str) -> str:
+        lines = []
+        how = f"a line with only {END!r} ends it; for a newline at its end, leave an empty line before that"
+        line = self._ask(f"{name} ({how}):\n")
+        while line != END:
+            lines.append(line)
+            line = self._ask("")
+        return "\n".join(lines)
+
+
+def _properties(tool: Tool) -> Mapping[str, Schema]:
+    properties = tool.spec.parameters.get("properties")
+    return (
+        {name: dict(schema) for name, schema in properties.items() if isinstance(schema, Mapping)}
+        if isinstance(properties, Mapping)
+        else {}
+    )
+
+
+def _required(tool: Tool) -> Sequence[Any]:
+    required = tool.spec.parameters.get("required", [])
+    return required if isinstance(required, list) else []
+
+
+def _is_text(schema: Schema) -> bool:
+    kinds = [schema, *schema.get("anyOf", ())]
+    return any(kind.get("type") == "string" for kind in kinds)
+
+
+def _sole_argument(tools: Sequence[Tool]) -> tuple[str, str, bool] | None:
+    """Return tool, argument and whether it is text, when there is one tool with one argument."""
+    if len(tools) != 1 or len(_properties(tools[0])) != 1:
+        return None
+    ((name, schema),) = _properties(tools[0]).items()
+    return tools[0].name, name, _is_text(schema)
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Misspelled(f"{what} not JSON: {error.msg} at column {error.colno}") from error

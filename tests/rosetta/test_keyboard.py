@@ -1,0 +1,106 @@
+"""What a person types becomes the call that they mean, and what they mistype costs no turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canonical.environments.coding_agent.environment import CodingAgent
+from canonical.environments.wordle.environment import Wordle
+from canonical.tool import ToolCall
+from rosetta.keyboard import Keyboard, Misspelled
+
+TOOLS = CodingAgent().tools
+
+
+def typed(*lines: str, tools: Any = TOOLS) -> ToolCall:
+    rest = iter(lines[1:])
+
+    def ask(_: str) -> str:
+        try:
+            return next(rest)
+        except StopIteration:
+            raise EOFError from None
+
+    action = Keyboard(tools, ask).action(lines[0])
+    assert list(rest) == []
+    return action
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "arguments"),
+    [
+        (["ls"], "ls", {}),
+        (["ls src"], "ls", {"path": "src"}),
+        (["  read   a b.py "], "read", {"path": "a b.py"}),
+        (["read", "stats.py"], "read", {"path": "stats.py"}),
+        (['bash echo "{}" | wc -c'], "bash", {"command": 'echo "{}" | wc -c'}),
+        (['read {"path": "x", "limit": 3}'], "read", {"path": "x", "limit": 3}),
+        (["write x", "one", "", "."], "write", {"path": "x", "content": "one\n"}),
+        (["write x", "."], "write", {"path": "x", "content": ""}),
+        (["edit x", " a", "b", ".", "c", "."], "edit", {"path": "x", "old": " a\nb", "new": "c"}),
+        (["multi_edit x", '[{"old": "a", "new": "b"}]'], "multi_edit", {"path": "x", "edits": [{"old": "a", "new": "b"}]}),
+        (["todo_write []"], "todo_write", {"todos": []}),
+        (["submit_solution"], "submit_solution", {}),
+    ],
+)  # fmt: skip
+def test_a_line_and_what_is_asked_for_after_it_are_a_call(
+    lines: list[str], name: str, arguments: dict[str, Any]
+) -> None:
+    assert typed(*lines) == ToolCall(name, arguments)
+
+
+@given(
+    st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=30),
+    st.text("a.\n ", max_size=20),
+)
+def test_any_text_of_lines_can_be_typed(path: str, content: str) -> None:
+    if "." in content.split("\n"):
+        return
+    assert typed("write", path, *content.split("\n"), ".") == ToolCall(
+        "write", {"path": path, "content": content}
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["foo"], "there is no tool 'foo'; the tools are read, write, edit"),
+        (["read {'path'}"], "the arguments are not JSON"),
+        (["todo_write look"], "todos is not JSON"),
+        (["todo_write", "["], "todos is not JSON"),
+        (["submit_solution now"], "submit_solution takes no argument"),
+    ],
+)
+def test_a_line_that_is_no_call_is_told(lines: list[str], told: str) -> None:
+    with pytest.raises(Misspelled, match=told):
+        typed(*lines)
+
+
+def test_input_that_ends_in_the_middle_of_a_call_makes_none() -> None:
+    with pytest.raises(EOFError):
+        typed("write x", "one")
+
+
+def test_help_names_every_tool_and_every_argument_with_what_it_means() -> None:
+    keyboard = Keyboard(TOOLS, input)
+    assert all(f"  {tool.name}(" in keyboard.how_to_act() for tool in TOOLS)
+    assert keyboard.help("ls") is None
+    assert keyboard.help("help") == keyboard.help("help nobody") == keyboard.how_to_act()
+    for tool in TOOLS:
+        told = keyboard.help(f"help {tool.name}")
+        assert told is not None
+        properties: Any = tool.spec.parameters["properties"]
+        assert all(
+            argument in told and schema["description"] in told for argument, schema in properties.items()
+        )
+    assert "replace_all?" in (keyboard.help("help edit") or "")
+
+
+def test_with_one_tool_of_one_argument_a_line_is_that_argument() -> None:
+    keyboard = Keyboard(Wordle().tools, input)
+    assert keyboard.action(" help ") == ToolCall("guess", {"word": "help"})
+    assert keyboard.help("help") is None
