@@ -171,9 +171,10 @@ class _Probes:
         except SessionError as error:
             return False, f"the framework refused: {error}"
         except RequestFailed as error:
-            if error.kind != "unsupported":
-                raise
-            return False, f"not offered: {error.reason}"
+            if error.kind == "unsupported":
+                return False, f"not offered: {error.reason}"
+            # A session that breaks is what a probe may find, and no reason to learn nothing of the other features.
+            return False, f"the session broke: {error.reason}"
 
     async def _play(self, task: str, seed: int, actions: Sequence[Action]) -> _Seen:
         async with connect_session(self._driver, self._source, url=self._url) as session:
