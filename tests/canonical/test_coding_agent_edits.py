@@ -10,7 +10,9 @@ from canonical.environments.coding_agent.edits import Edit, EditError, apply_edi
 
 # A small alphabet, so that texts occur often in each other, and overlap.
 texts = st.text("ab\n", max_size=12)
-edits = st.builds(Edit, old=st.text("ab\n", max_size=3), new=st.text("abc", max_size=3), replace_all=st.booleans())
+edits = st.builds(
+    Edit, old=st.text("ab\n", max_size=3), new=st.text("abc", max_size=3), replace_all=st.booleans()
+)
 
 
 def places(text: str, old: str) -> list[int]:
@@ -69,3 +71,15 @@ def test_the_number_of_places_is_said() -> None:
 def test_places_that_overlap_are_not_one_place() -> None:
     with pytest.raises(EditError, match="occurs 2 times"):
         apply_edit("aaa", Edit(old="aa", new="b"))
+
+
+def test_a_text_that_repeats_itself_is_counted_no_further_than_a_person_reads() -> None:
+    with pytest.raises(EditError, match="occurs 100 or more times"):
+        apply_edit("#" * 1_000_000, Edit(old="#" * 500_000, new="y", replace_all=False))
+
+
+def test_many_short_texts_cannot_become_more_than_memory_holds() -> None:
+    with pytest.raises(EditError, match="would have 4000000000000 characters"):
+        apply_edit("a" * 4_000_000, Edit(old="a", new="b" * 1_000_000, replace_all=True))
+    shorter, count = apply_edit("ab" * 3_000_000, Edit(old="ab", new="a", replace_all=True))
+    assert (len(shorter), count) == (3_000_000, 3_000_000)

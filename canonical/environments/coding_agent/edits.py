@@ -8,6 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 
+MAX_RESULT = 4 << 20
+"""The most characters that a text may have after an edit: a short text in the place of many can fill any memory."""
+
+MANY = 100
+"""How many occurrences are counted. In a text that repeats itself, each takes as long as reading the rest of it."""
+
+
 class Edit(BaseModel):
     """Replace one text by another."""
 
@@ -31,7 +38,7 @@ def apply_edit(text: str, edit: Edit) -> tuple[str, int]:
     which overlapping occurrences count: `aa` stands twice in `aaa`.
 
     Raises:
-        EditError: The old text is empty, absent, not unique, or the same as the new one.
+        EditError: The old text is empty, absent, not unique, or the same as the new one; or the result is too large.
     """
     if not edit.old:
         raise EditError("the old text is empty; to make a file, use write")
@@ -41,13 +48,18 @@ def apply_edit(text: str, edit: Edit) -> tuple[str, int]:
         count = text.count(edit.old)
     else:
         count, start = 0, text.find(edit.old)
-        while start >= 0:
+        while start >= 0 and count < MANY:
             count, start = count + 1, text.find(edit.old, start + 1)
     if not count:
         raise EditError("the old text does not occur in the file")
     if count > 1 and not edit.replace_all:
         raise EditError(
-            f"the old text occurs {count} times in the file; give more of what stands around it, or set replace_all"
+            f"the old text occurs {count if count < MANY else f'{MANY} or more'} times in the file; give more of what stands around it, or set replace_all"
+        )
+    size = len(text) + count * (len(edit.new) - len(edit.old))
+    if size > max(MAX_RESULT, len(text)):
+        raise EditError(
+            f"the file would have {size} characters, and {MAX_RESULT} is the most that an edit may leave"
         )
     return text.replace(edit.old, edit.new), count
 
