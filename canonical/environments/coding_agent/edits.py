@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
 MAX_RESULT = 4 << 20
 """The most characters that a text may have after an edit: a short text in the place of many can fill any memory."""
 
