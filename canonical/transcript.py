@@ -36,6 +36,23 @@ class TranscriptStep:
         return {"action": action, "result": self.result.to_json()}
 
 
+def step_text(step: TranscriptStep) -> str:
+    """Return a step as people read it: the action, what was observed, and what was paid."""
+    action = step.action
+    if not isinstance(action, str):
+        action = f"{action.name} {json.dumps(dict(action.arguments), ensure_ascii=False)}"
+    result = step.result
+    lines = [f"> {action}", *(f"  {line}".rstrip() for line in result.observation.text.splitlines())]
+    if result.reward or result.cause is not None:
+        lines.append(f"  reward {result.reward:g}" + (f" ({end_text(result)})" if result.cause else ""))
+    return "\n".join(lines)
+
+
+def end_text(result: StepResult) -> str:
+    """Say whether and how an episode ended with a step."""
+    return "not over" if result.cause is None else f"{result.cause.ending}, {result.cause}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
     """Hold everything that crossed the border between agent and environment in one episode."""

@@ -14,15 +14,18 @@ from pathlib import Path
 
 from bench.records import read_run
 from canonical.adapter import AdapterFacts, Feature
+from canonical.transcript import Transcript, step_text
 from reports.render import summarise
 
 README_RUN = "openenv-0.10.0-wordle"
 """The published run that the README shows."""
 
+EXAMPLE = "docs/examples/median.jsonl"
+"""The episode that the page on the coding agent shows, as `rosetta rollout --out` has written it."""
+
 _RESULT = ("<!-- generated: a published run -->", "<!-- end of generated -->")
 _WORDS = ("<!-- generated: words of adapter.toml -->", "<!-- end of generated -->")
-
-
+_EPISODE = ("<!-- generated: an episode -->", "<!-- end of generated -->")
 _FEATURES = ("<!-- generated: features proven by conformance -->", "<!-- end of generated -->")
 
 
@@ -94,6 +97,13 @@ def result_block(folder: Path, figure: str) -> str:
     return "\n".join([*picture, "", *table, "", more])
 
 
+def episode_block(transcript: Transcript) -> str:
+    """Return an episode as `rosetta rollout` shows it, below what the agent is told."""
+    prompt = "\n\n".join(message.text for message in transcript.prompt)
+    quoted = "\n".join(f"> {line}".rstrip() for line in prompt.splitlines())
+    return "\n".join([quoted, "", "```text", *map(step_text, transcript.steps), "```"])
+
+
 def generated_documents(root: Path) -> dict[Path, str]:
     """Return every document with generated parts, as it should be.
 
@@ -114,6 +124,9 @@ def generated_documents(root: Path) -> dict[Path, str]:
     readme = root / "README.md"
     block = result_block(published, "ceiling")
     documents[readme] = renew(readme.read_text(encoding="utf-8"), _RESULT, block)
+    page = root / "docs" / "coding-agent.md"
+    shown = Transcript.from_line((root / EXAMPLE).read_text(encoding="ascii"))
+    documents[page] = renew(page.read_text(encoding="utf-8"), _EPISODE, episode_block(shown))
     return documents
 
 

@@ -24,8 +24,7 @@ from canonical.episode import Episode, StartError
 from canonical.policy import ModelPolicy, OraclePolicy, Policy, RandomPolicy, ReplayPolicy, ScriptedPolicy
 from canonical.reference import ReferenceSession
 from canonical.rollout import roll_out
-from canonical.step import StepResult
-from canonical.transcript import Action, Transcript, TranscriptError, TranscriptStep, action_from_json
+from canonical.transcript import Action, Transcript, TranscriptError, action_from_json, end_text, step_text
 from rosetta.console import FINDING, Console, output_options
 from rosetta.keyboard import Keyboard, Misspelled
 
@@ -212,7 +211,7 @@ def rollout(
                         seed=seed,
                         environment=loaded.name,
                         version=loaded.version,
-                        watch=None if quiet or as_json else _show_step,
+                        watch=None if quiet or as_json else lambda step: click.echo(step_text(step)),
                     )
                 played.append(transcript)
                 if out is not None:
@@ -223,29 +222,11 @@ def rollout(
     with _showing_author(environment):
         transcripts = asyncio.run(run())
     lines = [
-        f"{one.task}: {_end(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
+        f"{one.task}: {end_text(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
         f"reward {one.total:g}"
         for one in transcripts
     ]
     console.result("\n".join(lines), [transcript.to_json() for transcript in transcripts])
-
-
-def _end(result: StepResult) -> str:
-    return "not over" if result.cause is None else f"{result.cause.ending}, {result.cause}"
-
-
-def _show_step(step: TranscriptStep) -> None:
-    action = (
-        step.action
-        if isinstance(step.action, str)
-        else f"{step.action.name} {json.dumps(dict(step.action.arguments), ensure_ascii=False)}"
-    )
-    click.echo(f"> {action}")
-    click.echo("\n".join(f"  {line}" for line in step.result.observation.text.splitlines()))
-    if step.result.reward or step.result.cause is not None:
-        click.echo(
-            f"  reward {step.result.reward:g}" + (f" ({_end(step.result)})" if step.result.cause else "")
-        )
 
 
 def _policies(  # noqa: PLR0917 - the options of one command
