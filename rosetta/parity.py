@@ -106,7 +106,7 @@ def certify(
     """
     console = Console(quiet=quiet, as_json=as_json)
     name = load_environment(environment).name
-    stacks = _chosen(frameworks, release)
+    stacks = chosen_stacks(frameworks, release)
     for stack in stacks:
         if build:
             build_stack(stack, on_progress=console.say)
@@ -143,7 +143,13 @@ def hand_over(certificate: Certificate, folder: Path, console: Console) -> None:
         sys.exit(FINDING)
 
 
-def _chosen(frameworks: tuple[str, ...], release: str | None) -> list[Stack]:
+def chosen_stacks(frameworks: tuple[str, ...], release: str | None) -> list[Stack]:
+    """Return the stacks that the options name: every release of every framework when they name none.
+
+    Raises:
+        click.UsageError: The release is one of no framework or of several.
+        bench.stacks.StackError: There is no such framework or release.
+    """
     if release == DEFAULT:
         return [find_stack(framework) for framework in frameworks or adapter_names()]
     if release is not None:
