@@ -16,6 +16,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from canonical.grading.grade import HiddenTest
@@ -30,6 +31,8 @@ COMMAND_S = 120.0
 TEST_S = 60.0
 """The time for one hidden test, unless the task says otherwise, in seconds."""
 
+# Python 3.11 counts the depth of all trees that are being made together, so that two threads can disturb each other.
+_PARSING = Lock()
 _WRONG = "wrong-"
 _KEYS = {"prompt", "kind", "solution", "limits", "max_turns", "metadata"}
 _ENTRIES = {"task.yaml", "weights.json", "data", "tests", "solutions"}
@@ -237,7 +240,8 @@ def _names(root: Path, secret: Mapping[str, Any]) -> tuple[HiddenTest, ...]:
 
 def _test_functions(path: Path) -> Iterator[tuple[str, int]]:
     try:
-        tree = ast.parse(path.read_bytes())
+        with _PARSING:
+            tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise TaskLoadError(
             path, f"is not Python: {getattr(error, 'msg', error)}", getattr(error, "lineno", None)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from canonical.bundle import load_bundles, overlaid, read_bundle
+from canonical.environments.coding_agent.environment import CodingAgent
 from canonical.sandbox.protocol import Snapshot
 from canonical.task import TaskLoadError
 
@@ -111,3 +115,23 @@ def test_one_snapshot_over_another() -> None:
 def test_weights_stay_secret(tmp_path: Path) -> None:
     (task,) = load_bundles(make(tmp_path))
     assert "test_a" not in json.dumps(dict(task.inputs))
+
+
+def test_bundles_can_be_read_in_many_threads_while_garbage_is_collected() -> None:
+    tasks = list(CodingAgent().tasks())[:8]
+
+    def in_the_middle(*_: object) -> None:
+        for _ in range(200):
+            pass
+
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(in_the_middle)
+    gc.set_threshold(50)
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(bundle.names for bundle in pool.map(read_bundle, tasks * 4))
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(in_the_middle)
