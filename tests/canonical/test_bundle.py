@@ -121,7 +121,7 @@ def test_bundles_can_be_read_in_many_threads_while_garbage_is_collected() -> Non
     tasks = list(CodingAgent().tasks())[:8]
 
     def in_the_middle(*_: object) -> None:
-        for _ in range(200):
+        for _step in range(200):
             pass
 
     threshold, interval = gc.get_threshold(), sys.getswitchinterval()
