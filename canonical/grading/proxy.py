@@ -20,7 +20,8 @@ class SolutionError(Exception):
     """Report that the submission raised, or gave no usable answer.
 
     Attributes:
-        type: The name of the class of what it raised; `NoAnswer` when its process ended without one, `NotPlain` when what
+        type: The name of the class of what it raised; `Unreachable` when its module cannot be imported or has nothing of that
+            name, whatever was raised there; `NoAnswer` when its process ended without one, `NotPlain` when what
             it returned is no plain data, and `Limit` when it hit a limit of the sandbox.
         text: What it said.
     """

@@ -25,7 +25,9 @@ def main() -> None:
     os.dup2(nowhere, 1)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - this program imports as little as it can
     try:
-        answer: Any = _answer(question)
+        answer: Any = _answer(question, _reach(question["target"]))
+    except UnreachableError as error:
+        answer = ("Unreachable", str(error))
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its answer
         answer = _raised(error)
     data = dump(answer).encode()
@@ -35,8 +37,19 @@ def main() -> None:
     os._exit(0)
 
 
-def _answer(question: dict[str, Any]) -> list[tuple[Any, ...]]:
-    target = _find(question["target"])
+class UnreachableError(Exception):
+    """Say why there is nothing to call."""
+
+
+def _reach(target: str) -> Any:
+    # What goes wrong on the way is no answer of what was asked for: a test that expects it to refuse would be deceived.
+    try:
+        return _find(target)
+    except BaseException as error:  # noqa: BLE001 - as below
+        raise UnreachableError(": ".join(_raised(error))) from None
+
+
+def _answer(question: dict[str, Any], target: Any) -> list[tuple[Any, ...]]:
     if question["kind"] == "script":
         made = target(*question["init"])
         return [_one(made, named["method"], args) for args, named in question["calls"]]

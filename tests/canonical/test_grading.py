@@ -45,6 +45,24 @@ def report(solution: str | Mapping[str, str], tests: str, **options: Any) -> Rep
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "broken", ["raise ValueError\n", "# \0\n", "def f(:\n", "import sys\nsys.exit('ValueError')\n"]
+)
+def test_a_module_that_cannot_be_imported_has_refused_nothing(broken: str) -> None:
+    tests = """
+from grading import SolutionError
+def test_refuses(solution):
+    try:
+        solution.call("m:f", -1)
+    except SolutionError as error:
+        assert error.type in ("ValueError", "SyntaxError", "SystemExit")
+    else:
+        raise AssertionError
+"""
+    assert graded(broken, tests) == {"test_refuses": False}
+
+
+@pytest.mark.slow
 def test_a_submission_is_driven_by_value() -> None:
     solution = """
 import sys
@@ -89,7 +107,7 @@ def test_arguments_are_copies(solution):
     assert mine == [0]
 
 def test_errors(solution):
-    for target, kind in (("m:odd", "NotPlain"), ("m:missing", "AttributeError"), ("n:f", "ModuleNotFoundError")):
+    for target, kind in (("m:odd", "NotPlain"), ("m:missing", "Unreachable"), ("n:f", "Unreachable")):
         try:
             solution.call(target)
         except SolutionError as error:
