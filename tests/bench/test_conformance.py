@@ -61,6 +61,7 @@ def test_the_reference_conforms_to_itself() -> None:
     assert result.steps > result.episodes
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_digest_and_another_seed_another() -> None:
     first, again, other = (conform("canonical.reference", seed=seed).digest for seed in (0, 0, 1))
     assert first == again != other
@@ -70,7 +71,16 @@ def test_every_liar_has_an_expectation() -> None:
     assert set(PIECES) == set(liars.KINDS)
 
 
-@pytest.mark.parametrize("kind", ["Honest", *sorted(liars.KINDS)])
+QUICK = {"Honest", "RewardDoubledAfterTheEnd", "StatusRaisedAsCrash", "ReturnMisread"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow)
+        for kind in ("Honest", *sorted(liars.KINDS))
+    ],
+)
 def test_each_kind_of_lie_is_caught_for_what_it_is(kind: str) -> None:
     result = conform(f"tests.miniatures.liars:{kind}", episodes=1)
     if kind == "Honest":
