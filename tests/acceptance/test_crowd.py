@@ -66,14 +66,14 @@ class Descendant:
 
 
 def descendants(pid: int) -> Iterator[Descendant]:
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found = [int(child) for child in children.read_text().split()]
-        except OSError:
-            continue
-        for child in found:
-            yield Descendant(child, proportional(child))
-            yield from descendants(child)
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        # It has ended in between.
+        return
+    for child in map(int, " ".join(lists).split()):
+        yield Descendant(child, proportional(child))
+        yield from descendants(child)
 
 
 def proportional(pid: int) -> int:
@@ -143,6 +143,8 @@ def test_256_agents_at_once_show_what_each_shows_alone(stack: Stack) -> None:
                 client, crowd(), source="coding_agent", url=url, absent=absent_features(client)
             )
             ended = time.monotonic()
+            if watching.done():
+                watching.result()
             watching.cancel()
             for _ in range(100):
                 after = await host.observe(collect=True)
