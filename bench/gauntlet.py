@@ -232,16 +232,18 @@ async def _play(
 
 
 async def _neighbours(environment: Environment[Any], neighbour: Session, attack: Attack) -> str:
-    """Say what is wrong with an honest session that was open during the attack, or return an empty text."""
+    """Say what is wrong with an honest session that was open during the attack, or return an empty text.
+
+    It does what the oracle does, short of the end: a last call may be graded, which takes longer than most attacks.
+    """
     try:
         calls = list(environment.oracle(environment.tasks().get(attack.task)))
     except NoOracleError:
         return ""
-    for call in calls:
+    for call in calls[:-1] or calls:
         result = await neighbour.step(call)
-    expected = environment.reward.high
-    if result.total < expected:
-        return f"an honest session beside it was paid {result.total:g} instead of {expected:g}"
+        if result.observation.error is not None:
+            return f"an honest session beside it was told {result.observation.text!r:.200}"
     return ""
 
 
