@@ -101,6 +101,7 @@ def stack() -> Stack:
     return stack
 
 
+@pytest.mark.slow
 def test_256_agents_at_once_show_what_each_shows_alone(stack: Stack) -> None:
     async def play() -> dict[str, object]:
         async with (
