@@ -124,8 +124,10 @@ class LineSession:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self._paid = 0.0
 
     async def open(self, task: str, seed: int) -> Opened:
+        self._paid = 0.0
         answer = await self._ask({"kind": "open", "task": task, "seed": seed})
         return Opened(
             tuple(message_from_json(message) for message in answer["prompt"]),
@@ -134,13 +136,15 @@ class LineSession:
 
     async def step(self, action: Action) -> StepResult:
         wire = action if isinstance(action, str) else action.to_json()
-        return result_from_json(await self._ask({"kind": "step", "action": wire}))
+        result = result_from_json(await self._ask({"kind": "step", "action": wire}))
+        self._paid = result.total
+        return result
 
     async def public_state(self) -> JSON:
         return {}
 
     async def reported_return(self) -> float:
-        return 0.0
+        return self._paid
 
     async def close(self) -> None:
         if not self._writer.is_closing():
