@@ -15,11 +15,24 @@ from adapters.gem.compiler import CompiledEnvironment, Refusal
 from adapters.gem.content import read_content, read_message, read_tool
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, ErrorCode, Observation, project_text
-from canonical.dialect import TextForm, write_calls
+from canonical.dialect import TextForm, describe_tools, write_calls
 from canonical.step import NO_COMPONENTS, Cause, Ending, StepResult
+from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
+
+
+_last_described: list[tuple[tuple[ToolSpec, ...], str]] = [((), "")]
+
+
+def _described(tools: tuple[ToolSpec, ...]) -> str:
+    """Return tools as a model reads them; the text of the last ones is kept, as sessions mostly have the same."""
+    known, text = _last_described[0]
+    if tools != known or not text:
+        text = describe_tools(tools, TextForm.XML)
+        _last_described[0] = (tools, text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +78,9 @@ class GemSession:
         try:
             prompt = tuple(read_message(message) for message in info["messages"])
             tools = tuple(read_tool(tool) for tool in info["tools"])
-            if not observation.startswith("\n\n".join(message.text for message in prompt)):
-                raise ValueError("the observation does not begin with the prompt")  # noqa: TRY301 - one way out
+            # The observation is what a model reads first; prompt and tools come from `info`, which it never sees.
+            if observation != "\n\n".join([*(message.text for message in prompt), _described(tools)]):
+                raise ValueError("the observation is not the prompt and the tools")  # noqa: TRY301 - one way out
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("reset", error) from error
         return Opened(prompt, tools)
