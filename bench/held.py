@@ -66,7 +66,7 @@ async def search_ceiling(recording: Recording) -> None:
                         )
                     )
                     settings = server.settings
-                trial, is_clean = await _hold(recording, ask, server, len(trials))
+                trial, is_clean = await hold(recording, ask, server, len(trials))
                 trials.append(trial)
                 verdict = evaluate(trial)
                 recording.writer.write(verdict)
@@ -79,8 +79,18 @@ async def search_ceiling(recording: Recording) -> None:
             _write_ceilings(recording, search, trials, settings)
 
 
-async def _hold(recording: Recording, ask: Ask, server: Server, number: int) -> tuple[Trial, bool]:
-    """Hold sessions once; return the trial, and whether the server lives and has freed everything."""
+async def hold(recording: Recording, ask: Ask, server: Server, number: int) -> tuple[Trial, bool]:
+    """Hold sessions once; return the trial, and whether the server lives and has freed everything.
+
+    Args:
+        recording: Where the cell, its end and its samples go.
+        ask: How many sessions, and for which stage of a search.
+        server: The server to load.
+        number: Tells this trial from the others of the run.
+
+    Raises:
+        WorkerError: The load generator broke down.
+    """
     workload = recording.plan.held
     cell = f"held-{ask.sessions:05d}-{number:02d}"
     recording.begin(

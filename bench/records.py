@@ -152,6 +152,8 @@ class ServerReading(_Part):
     threads: NonNegativeInt | None = None
     open_sessions: NonNegativeInt | None = None
     loop_lag_p99_ns: NonNegativeInt | None = None
+    cpu_ns: NonNegativeInt | None = None
+    """CPU time that the process has used since it began; the difference of two readings is what lies between them."""
 
 
 class Generator(_Part):
@@ -327,6 +329,92 @@ class Cost(_Part):
         return _check_interval(self, self.low, self.high)
 
 
+class Prediction(_Part):
+    """What the cost model said of a cell before it was measured, beside what was measured."""
+
+    kind: Literal["prediction"] = "prediction"
+    cell: CellId
+    sessions: PositiveInt
+    quantity: str
+    """What was predicted, such as `server_cpu`."""
+    unit: str
+    predicted: Number
+    measured: Number
+
+
+class SettingRatio(_Part):
+    """What one value of one server setting changes, against the setting it was interleaved with."""
+
+    kind: Literal["setting_ratio"] = "setting_ratio"
+    setting: str
+    value: str
+    against: str
+    quantity: Literal["server_cpu", "step_p99"]
+    sessions: PositiveInt
+    pairs: PositiveInt
+    ratio: PositiveFloat
+    """Quantity under `value` divided by quantity under `against`, the geometric mean over the pairs; below 1 is less."""
+    low: PositiveFloat
+    high: PositiveFloat
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        return _check_interval(self, self.low, self.high)
+
+
+class Live(_Part):
+    """Many live episodes in one process, stepped together by one way to drive them."""
+
+    kind: Literal["live"] = "live"
+    executor: str
+    note: Text
+    """What the framework has of this way, in words."""
+    sessions: PositiveInt
+    batches: PositiveInt
+    """How often so many episodes were made, stepped and closed."""
+    rounds: PositiveInt
+    """How often each episode of a batch was stepped."""
+    steps: PositiveInt
+    wrong: NonNegativeInt
+    """Steps that did not show what the reference shows for this session's task and actions."""
+    first_wrong: Text | None = None
+    step_ns: PositiveFloat
+    """Wall time of a round divided by its steps, the median over all rounds."""
+    step_low_ns: PositiveFloat | None = None
+    step_high_ns: PositiveFloat | None = None
+    step_cpu_ns: NonNegativeFloat
+    """CPU time of the process, all threads, over all rounds, divided by the steps."""
+    open_ns: PositiveFloat
+    """Wall time until an episode is constructed and reset, the mean."""
+    close_ns: NonNegativeFloat
+    bytes_per_session: NonNegativeFloat | None = None
+    """Growth of the memory that the process shares with nobody, from before to all episodes open, for each."""
+    threads: PositiveInt
+    """Most threads of the process."""
+
+
+class Rollouts(_Part):
+    """Whole rollouts along one of the framework's own paths, with a scripted model in the place of the model."""
+
+    kind: Literal["rollouts"] = "rollouts"
+    path: str
+    note: Text
+    rollouts: PositiveInt
+    concurrency: PositiveInt
+    turns: PositiveInt
+    succeeded: NonNegativeInt
+    """Rollouts whose every observation was the reference's."""
+    first_wrong: Text | None = None
+    wall_ns: PositiveFloat
+    """Wall time of all of them, divided by how many there were."""
+    cpu_ns: NonNegativeFloat
+    """CPU time of the process and its children, the scripted model included, divided by the rollouts."""
+    bytes_per_rollout: NonNegativeFloat | None = None
+    """Growth of the proportional memory of the process and its descendants at its largest, for each rollout in flight."""
+    processes: NonNegativeFloat
+    """Most processes that lived beside this one at a time, for each rollout in flight."""
+
+
 class Note(_Part):
     """Something that a reader of the report must know."""
 
@@ -345,7 +433,20 @@ class Footer(_Part):
 
 
 Record = Annotated[
-    Header | Conformance | Cell | End | Verdict | Ceiling | Ratio | Cost | Note | Footer,
+    Header
+    | Conformance
+    | Cell
+    | End
+    | Verdict
+    | Ceiling
+    | Ratio
+    | Cost
+    | Prediction
+    | SettingRatio
+    | Live
+    | Rollouts
+    | Note
+    | Footer,
     Field(discriminator="kind"),
 ]
 Part = TypeVar("Part", bound=_Part)
@@ -498,7 +599,7 @@ class _Story:
                     raise BadRecord(self.file, self.line, f"cell {record.cell} ends a second time")
                 self.open_cells.remove(record.cell)
                 self.ended[record.cell] = record.status
-            case Verdict():
+            case Verdict() | Prediction():
                 self.check_known(record.cell)
             case _:
                 pass

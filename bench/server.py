@@ -44,7 +44,7 @@ class Server:
             WorkerDied: The server has died.
         """
         seen = await self.worker.observe()
-        names = ("rss_bytes", "fds", "threads", "open_sessions", "loop_lag_p99_ns")
+        names = ("rss_bytes", "fds", "threads", "open_sessions", "loop_lag_p99_ns", "cpu_ns")
         largest = {name: max(getattr(self.peak, name) or 0, getattr(seen, name) or 0) for name in names}
         self.peak = ServerReading(**largest)
         return seen
@@ -89,6 +89,7 @@ def reading(seen: protocol.Observed) -> ServerReading:
         threads=seen.threads,
         open_sessions=seen.open_sessions,
         loop_lag_p99_ns=seen.loop_lag_p99_ns,
+        cpu_ns=seen.cpu_ns,
     )
 
 
