@@ -286,6 +286,11 @@ class AdapterFacts(BaseModel):
         extras: Extra of this project -> requirements.
         releases: The supported releases.
         words: Canonical word -> the framework's word.
+        affinity: What binds the requests of one session together, so that a proxy can bring all of them to the same server
+            process: `none` where a session is one connection, `header:<name>` where a header holds its id, which any
+            process accepts that has not heard of it, `cookie` where clients send back the cookies of the last answer.
+            Absent for frameworks that run in process.
+        health: The path that a server answers with 200 when it works; absent where it has none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -297,6 +302,8 @@ class AdapterFacts(BaseModel):
     extras: dict[str, list[str]]
     releases: list[Release] = Field(min_length=1)
     words: dict[str, str]
+    affinity: str | None = Field(default=None, pattern=r"^(none|cookie|header:[a-z0-9-]+)$")
+    health: str | None = Field(default=None, pattern=r"^/[a-z0-9/_.-]*$")
 
     @property
     def default_release(self) -> Release:
