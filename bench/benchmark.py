@@ -38,7 +38,7 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
     environment = load_environment(request.environment)
     stack = request.stack
     async with start_worker(stack.python, stack.worker, label=f"the {stack.label} client") as driver:
-        with RunWriter(request.folder, _header(request, environment, driver.started)) as writer:
+        with RunWriter(request.folder, make_header(request, environment, driver.started)) as writer:
             scripts = await make_scripts(environment, request.plan)
             recording = Recording(request, writer, driver, scripts, on_progress)
             async with start_server(stack, request.environment, client=driver) as server:
@@ -50,7 +50,8 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
             recording.conclude()
 
 
-def _header(request: Request, environment: Environment[Any], started: protocol.Started) -> Header:
+def make_header(request: Request, environment: Environment[Any], started: protocol.Started) -> Header:
+    """Return the header of a run that begins now: who measures what, where, and with which arguments."""
     revision = read_revision(ROOT)
     now = datetime.now(UTC)
     return Header(
