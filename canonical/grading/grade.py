@@ -237,7 +237,9 @@ class _Grading:
             case "ask":
                 return await self._ask(_seconds(header), body)
             case "run":
-                return await self._run(_seconds(header), body)
+                cpu_s = _seconds(header, "cpu_s") if "cpu_s" in header else self.limits.cpu_s
+                limits = replace(self.limits, cpu_s=min(cpu_s, self.limits.cpu_s))
+                return await self._run(_seconds(header), limits, body)
             case "files":
                 files = await asyncio.to_thread(_listing, self.submitted.files)
                 return _reply({"status": "ok"}, files)
@@ -270,7 +272,7 @@ class _Grading:
             )
         return _reply({"status": "ok"}, done.stdout)
 
-    async def _run(self, timeout_s: float, body: bytes) -> bytes:
+    async def _run(self, timeout_s: float, limits: Limits, body: bytes) -> bytes:
         try:
             request = _json(body)
             argv, collect = (
@@ -283,7 +285,7 @@ class _Grading:
             raise _FrameError(f"its command cannot be read: {type(error).__name__}") from None
         sandbox: Sandbox | None = None
         try:
-            sandbox = await self._open(self.submitted, replace(self.limits, output_bytes=2 * _RUN_BYTES))
+            sandbox = await self._open(self.submitted, replace(limits, output_bytes=2 * _RUN_BYTES))
             for path, content in files.items():
                 await sandbox.write(path, content)
             done = await sandbox.exec(argv, timeout_s=timeout_s, stdin=stdin, env=_ENVIRONMENT)
@@ -352,8 +354,8 @@ def _waited(header: Mapping[str, Any], elapsed_s: float) -> float:
     return max(elapsed_s - max(float(worked), 0.0), 0.0)
 
 
-def _seconds(header: Mapping[str, Any]) -> float:
-    value = header.get("timeout_s")
+def _seconds(header: Mapping[str, Any], name: str = "timeout_s") -> float:
+    value = header.get(name)
     if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise _FrameError("its time limit is no positive number")
     return min(float(value), MAX_CALL_S)

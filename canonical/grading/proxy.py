@@ -135,6 +135,7 @@ class Solution:
         files: Mapping[str, str | bytes] | None = None,
         timeout_s: float = 10.0,
         collect: Sequence[str] = (),
+        cpu_s: float | None = None,
     ) -> Completed:
         """Run a command in a fresh copy of the workspace.
 
@@ -144,9 +145,11 @@ class Solution:
             files: Files to add to the copy first: path -> content.
             timeout_s: Seconds until it must have ended.
             collect: Paths of files to return the text of afterwards.
+            cpu_s: Seconds of processor time that it may use; the task's limit when left out. A bound on speed belongs here,
+                because a busy machine lengthens the time on the wall and leaves this one as it is.
 
         Raises:
-            SolutionError: The command cannot be started.
+            SolutionError: The command cannot be started, or used more than it may (`Limit`).
             SolutionTimeout: The time was up.
         """
         request = {
@@ -155,7 +158,10 @@ class Solution:
             "files": {path: _base64(content) for path, content in (files or {}).items()},
             "collect": list(collect),
         }
-        header, body = self._channel.ask({"op": "run", "timeout_s": timeout_s}, json.dumps(request).encode())
+        asked: dict[str, Any] = {"op": "run", "timeout_s": timeout_s}
+        if cpu_s is not None:
+            asked["cpu_s"] = cpu_s
+        header, body = self._channel.ask(asked, json.dumps(request).encode())
         _raise_failure(header, timeout_s)
         done = json.loads(body)
         return Completed(

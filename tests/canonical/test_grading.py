@@ -144,7 +144,7 @@ def test_files(solution):
 def test_one_test_that_fails_stops_no_other() -> None:
     tests = """
 import os, sys
-from grading import SolutionTimeout
+from grading import SolutionError, SolutionTimeout
 def test_asserts(solution): assert solution.call("m:f") == 2
 def test_exits(solution): sys.exit(0)
 def test_dies(solution): os._exit(0)
@@ -153,10 +153,13 @@ def test_hangs(solution):
 def test_waits(solution):
     try: solution.call("m:slow", timeout_s=0.5)
     except SolutionTimeout: return
+def test_spins(solution):
+    try: solution.run(["python3", "-c", "while True: pass"], cpu_s=0.5, timeout_s=3.5)
+    except SolutionError as error: assert error.type == "Limit", error
 def test_passes(solution): assert solution.call("m:f") == 1
 """
     passed = graded("import time\ndef f(): return 1\ndef slow(): time.sleep(99)\n", tests, test_s=4.0)
-    assert [name for name, is_passed in passed.items() if is_passed] == ["test_waits", "test_passes"]
+    assert [name for name, is_passed in passed.items() if is_passed] == ["test_waits", "test_spins", "test_passes"]
 
 
 # Each returns, prints or forges something else than 5, and would pass a grader that trusts the process it grades.

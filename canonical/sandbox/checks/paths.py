@@ -42,7 +42,11 @@ async def _dots(place: Place) -> str:
         await expect_raises(RefusedError, box.read(path), f"reading {path!r}")
         await expect_raises(RefusedError, box.write(path, b"x"), f"writing {path!r}")
         await expect_raises(RefusedError, box.list(path), f"listing {path!r}")
-    return "6 paths with dots, each refused for reading, writing and listing"
+    expect(await box.read("folder/../folder/deeper/file") == b"x", "a path that comes back leads nowhere")
+    await expect_raises(PathError, box.write("new/../file", b"x"), "writing 'new/../file'")
+    names = [entry.path for entry in await box.list(".")]
+    expect(names == ["folder"], f"afterwards there are {names}")
+    return "6 paths with dots, each refused for reading, writing and listing; what a path only passes is not made"
 
 
 async def _absolute(place: Place) -> str:

@@ -333,7 +333,8 @@ class Tree:
                     return os.dup(folders[-1]), part
                 if len(folders) > _MAX_DEPTH:
                     raise CallError(b"refused", b"", f"a path of more than {_MAX_DEPTH} folders is too deep")
-                folders.append(_enter(part, folders[-1], making=making))
+                # A folder that the path comes back from has to be there: nothing is made for a file that goes elsewhere.
+                folders.append(_enter(part, folders[-1], making=making and b".." not in todo))
             # The path ended at a folder that is already open: the workspace, or where `..` went back to.
             return os.dup(folders[-1]), b"."
         finally:

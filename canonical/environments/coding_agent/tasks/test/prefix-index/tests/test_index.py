@@ -20,7 +20,7 @@ def assert_faster(solution):
     for word in WORDS:
         counts[word[:2]] = counts.get(word[:2], 0) + 1
     expected = sum(counts.get(f"{q % 100:02}", 0) for q in range(3000))
-    assert same(solution.run(["python3", "-c", code], timeout_s=5).stdout, f"{expected}\n")
+    assert same(solution.run(["python3", "-c", code], cpu_s=5, timeout_s=50).stdout, f"{expected}\n")
 
 
 def test_small(solution):
@@ -61,11 +61,11 @@ def test_prefixes_are_fast(solution):
         first.setdefault(word[:3], word)
     one = sum(counts.get(f"{q % 1000:03}", 0) for q in range(20000))
     two = sum(len(first.get(f"{q % 990:03}", "")) for q in range(20000))
-    assert same(solution.run(["python3", "-c", code], timeout_s=10).stdout, f"{one} {two}\n")
+    assert same(solution.run(["python3", "-c", code], cpu_s=10, timeout_s=50).stdout, f"{one} {two}\n")
 
 
 def test_lengths_are_fast(solution):
     code = MAKE + "print(sum(i.count_longer(q % 20) for q in range(100000)))"
     lengths = [5 + n % 13 for n in range(50000)]
     longer = [sum(length > limit for length in lengths) for limit in range(20)]
-    assert same(solution.run(["python3", "-c", code], timeout_s=10).stdout, f"{sum(longer[q % 20] for q in range(100000))}\n")
+    assert same(solution.run(["python3", "-c", code], cpu_s=10, timeout_s=50).stdout, f"{sum(longer[q % 20] for q in range(100000))}\n")
