@@ -135,6 +135,7 @@ class Solution:
         files: Mapping[str, str | bytes] | None = None,
         timeout_s: float = 10.0,
         collect: Sequence[str] = (),
+        *,
         cpu_s: float | None = None,
     ) -> Completed:
         """Run a command in a fresh copy of the workspace.
