@@ -51,9 +51,11 @@ CAUSES: Final[dict[str, StoppedBy]] = {
     "reset_max": "reset",
     "step_p99": "step_p99",
     "step_max": "step_p99",
+    "freed": "leak",
 }
 """Criterion to what a ceiling is stopped by. When several fail, the first of this order is the cause: an aborted trial
-explains the rest; a saturated generator makes the other numbers its own; lost sessions come before slow ones."""
+explains the rest; a saturated generator makes the other numbers its own; lost sessions come before slow ones, and both
+before sessions that stay behind."""
 
 NOT_THE_SYSTEM: Final[frozenset[StoppedBy]] = frozenset({"client", "limit", "interrupted"})
 """Causes that say nothing about how much the system itself could hold."""
@@ -105,7 +107,13 @@ class Trial:
     succeeded: int
     """Sessions in which every operation succeeded, from connect to close."""
     peak_open: int | None
-    """Most sessions open at the same time, counted by the server or at the client's barrier."""
+    """Most sessions open at the same time, counted at the client's barrier."""
+    server_open: int | None = None
+    """The same by the server's own count, without those of before; absent where it was not asked."""
+    left: int | None = None
+    """Sessions that the server still counts after all were closed, without those of before; absent where it was not asked."""
+    is_held: bool = True
+    """False where sessions come and go, so that nobody asked for so many at the same time."""
     wait_ns: int
     """How long a step waits by design: the tool's own time."""
     connect: Population
@@ -164,10 +172,11 @@ def evaluate(trial: Trial, slo: Slo | None = None) -> Verdict:
         *_aborted(trial),
         *_generator(trial, slo),
         _success(trial, slo),
-        _held(trial, slo),
+        *_held(trial, slo),
         _p99("connect", trial.connect, slo.connect_budget_ns),
         _p99("reset", trial.reset, slo.reset_budget_ns),
         _p99("step", trial.step, slo.step_limit_ns(trial.wait_ns)),
+        *_freed(trial),
     ]
     return _verdict(trial.cell, trial.sessions, criteria, trial.errors)
 
@@ -272,13 +281,45 @@ def _p99(phase: str, population: Population, limit_ns: int) -> Criterion:
     )
 
 
-def _held(trial: Trial, slo: Slo) -> Criterion:
+def _held(trial: Trial, slo: Slo) -> list[Criterion]:
+    if not trial.is_held:
+        return []
     needed = slo.held * trial.sessions
     if trial.peak_open is None:
-        return Criterion(name="held", passed=False, limit=needed, unit="sessions", note="not measured")
-    return Criterion(
-        name="held", passed=trial.peak_open >= needed, value=trial.peak_open, limit=needed, unit="sessions"
+        return [Criterion(name="held", passed=False, limit=needed, unit="sessions", note="not measured")]
+    counts = [trial.peak_open] if trial.server_open is None else [trial.peak_open, trial.server_open]
+    note = (
+        ""
+        if trial.server_open is None
+        else f"the generator counted {trial.peak_open:,}, the server {trial.server_open:,}"
     )
+    return [
+        Criterion(
+            name="held",
+            passed=min(counts) >= needed,
+            value=min(counts),
+            limit=needed,
+            unit="sessions",
+            note=note,
+        )
+    ]
+
+
+def _freed(trial: Trial) -> list[Criterion]:
+    if trial.left is None:
+        return []
+    # Whoever lost its session said no goodbye, and the server may keep it until it is reaped.
+    excused = trial.sessions - trial.succeeded
+    return [
+        Criterion(
+            name="freed",
+            passed=trial.left <= excused,
+            value=trial.left,
+            limit=excused,
+            unit="sessions",
+            note="still open on the server after all were closed; as many as failed may be",
+        )
+    ]
 
 
 def _generator(trial: Trial, slo: Slo) -> list[Criterion]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bench.arrival import Arrival
 from bench.workloads import Workload
 
 
@@ -26,6 +27,13 @@ class Plan(BaseModel):
         trials: Trials that each point of the bisection must pass.
         confirmations: Trials in fresh servers that the result must pass.
         scripts: How many different tasks are played.
+        patience_s: How long a session under load waits for an answer before it gives up, in seconds.
+        arrival: Lets sessions arrive by themselves instead of searching how many can be held; none by default.
+        arrival_s: For how many seconds they arrive; no more than `cap` of them.
+        probe: Largest number of steps at the same time with which the width of the executor is looked for.
+        cross_check: Sessions with which both load engines are compared; 0 leaves it out.
+        burst: Sizes of the bursts of the published method, ascending; none by default.
+        burst_trials: How often each is repeated.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,6 +53,13 @@ class Plan(BaseModel):
     trials: int = Field(ge=1)
     confirmations: int = Field(ge=0)
     scripts: int = Field(ge=1)
+    patience_s: float = Field(gt=0, default=120.0)
+    arrival: Arrival | None = None
+    arrival_s: float = Field(gt=0)
+    probe: int = Field(ge=1)
+    cross_check: int = Field(ge=0)
+    burst: tuple[int, ...] = ()
+    burst_trials: int = Field(ge=1, default=3)
 
 
 _SECOND = 1_000_000_000
@@ -66,6 +81,9 @@ SMOKE = Plan(
     trials=1,
     confirmations=0,
     scripts=8,
+    arrival_s=4.0,
+    probe=4,
+    cross_check=8,
 )
 QUICK = Plan(
     name="quick",
@@ -83,6 +101,9 @@ QUICK = Plan(
     trials=1,
     confirmations=1,
     scripts=32,
+    arrival_s=30.0,
+    probe=64,
+    cross_check=32,
 )
 FULL = Plan(
     name="full",
@@ -100,5 +121,8 @@ FULL = Plan(
     trials=3,
     confirmations=5,
     scripts=64,
+    arrival_s=120.0,
+    probe=256,
+    cross_check=64,
 )
 PLANS = {plan.name: plan for plan in (SMOKE, QUICK, FULL)}

@@ -190,6 +190,19 @@ class Forked(_Message):
     type: Literal["forked"] = "forked"
 
 
+class Reread(_Message):
+    """Have everything read again that the framework shows of an episode in other places."""
+
+    type: Literal["reread"] = "reread"
+    session: str
+
+
+class Alike(_Message):
+    """Say that it is the same there."""
+
+    type: Literal["alike"] = "alike"
+
+
 class ListTasks(_Message):
     """Ask for the tasks of a split, as the framework shows them to its users."""
 
@@ -239,7 +252,8 @@ class Observed(_Message):
     """Say what the worker's process uses right now.
 
     `loop_lag_p99_ns` is how late the event loop was in the worst hundredth of its 10 ms ticks since the last question;
-    it is absent when there was no tick. `uss_bytes` is the memory that the process shares with nobody; it is only there
+    it is absent when there was no tick. `most_sessions` is how many sessions were open at most, at those ticks and now.
+    `uss_bytes` is the memory that the process shares with nobody; it is only there
     after a collection, and where the system tells it.
     """
 
@@ -250,6 +264,7 @@ class Observed(_Message):
     threads: int
     fds: int
     open_sessions: int
+    most_sessions: int | None = None
     loop_lag_p99_ns: int | None = None
 
 
@@ -356,6 +371,7 @@ Request = Annotated[
     | Store
     | Restore
     | Fork
+    | Reread
     | ListTasks
     | Serve
     | Observe
@@ -375,6 +391,7 @@ Reply = Annotated[
     | Stored
     | Restored
     | Forked
+    | Alike
     | Listed
     | Serving
     | Observed

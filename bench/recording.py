@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench import protocol
+from bench.arrival import CLOSED, Arrival
 from bench.client import Worker, WorkerError
 from bench.machine import Pressure, disturbances, foreign_cpu_share
 from bench.plan import Plan
@@ -106,14 +107,15 @@ class Recording:
         subject: Subject = "compiled",
         sessions: int = 1,
         repetition: int = 0,
+        arrival: Arrival | str | None = None,
     ) -> None:
-        """Record that a cell begins."""
+        """Record that a cell begins; without an arrival its loop is closed."""
         self.writer.write(
             Cell(
                 id=cell,
                 adapter=self.request.stack.adapter,
                 subject=subject,
-                workload=workload_record(workload),
+                workload=workload_record(workload, arrival),
                 sessions=sessions,
                 repetition=repetition,
                 engine=engine,
@@ -196,9 +198,9 @@ class Recording:
         )
 
 
-def workload_record(workload: Workload) -> dict[str, Any]:
-    """Return a workload as it goes into a record."""
-    return {**workload.model_dump(), "arrival": "closed"}
+def workload_record(workload: Workload, arrival: Arrival | str | None = None) -> dict[str, Any]:
+    """Return a workload as it goes into a record; without an arrival its loop is closed."""
+    return {**workload.model_dump(), "arrival": str(arrival or CLOSED)}
 
 
 async def make_scripts(environment: Environment[Any], plan: Plan) -> list[protocol.Script]:

@@ -113,6 +113,7 @@ StoppedBy = Literal[
     "connect",
     "reset",
     "held",
+    "leak",
     "client",
     "limit",
     "memory",
@@ -250,6 +251,8 @@ class End(_Part):
     generator: Generator | None = None
     peak_open: NonNegativeInt | None = None
     """Most sessions that were open at the same time."""
+    mean_open: NonNegativeFloat | None = None
+    """Sessions open on average, where they come and go."""
     opened: NonNegativeInt | None = None
     succeeded: NonNegativeInt | None = None
     throughput_steps_per_s: NonNegativeFloat | None = None

@@ -56,6 +56,11 @@ class Stack:
         """The adapter as a worker takes it."""
         return f"{self.adapter}:{self.target}" if self.target else self.adapter
 
+    @property
+    def wire(self) -> str:
+        """The module that says what travels between client and server, as the load engine takes it."""
+        return f"adapters.{self.adapter}.wire"
+
     def per_target(self) -> list[Stack]:
         """Return this stack once for each target that its release has, or alone when one was chosen."""
         targets = () if self.target else self.release.targets

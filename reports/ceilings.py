@@ -38,6 +38,7 @@ CRITERIA = {
     "connect_max": "connect",
     "reset_p99": "reset",
     "reset_max": "reset",
+    "freed": "left behind",
     "client_cpu": "generator CPU",
     "client_loop_lag": "generator lag",
 }
@@ -291,9 +292,9 @@ def _criterion_entry(verdict: Verdict, column: str) -> Entry:
     criterion = next((c for c in verdict.criteria if _column(c) == column), None)
     if criterion is None:
         return Entry("not judged", tone="muted")
-    sign = {"step": "≤", "connect": "≤", "reset": "≤", "generator CPU": "<", "generator lag": "<"}.get(
-        column, "≥"
-    )
+    sign = {
+        "step": "≤", "connect": "≤", "reset": "≤", "left behind": "≤", "generator CPU": "<", "generator lag": "<",
+    }.get(column, "≥")  # fmt: skip
     limit = f"{sign} {notation.quantity(criterion.limit, criterion.unit)}"
     if criterion.name.endswith("_max"):
         limit = f"largest {limit}"

@@ -25,6 +25,7 @@ STOPPED_BY: Final[Mapping[StoppedBy, str]] = {
     "connect": "p99 of connect above its budget",
     "reset": "p99 of reset above its budget",
     "held": "fewer open at the same time than asked for",
+    "leak": "sessions stayed on the server after they were closed",
     "client": "the load generator was saturated, the system may hold more",
     "limit": "a configured cap, or the most that the plan tries",
     "memory": "memory ran out",

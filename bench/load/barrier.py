@@ -34,12 +34,24 @@ class Barrier:
 
     def __init__(self) -> None:
         self._opened_at: float | None = None
+        self._opened_ns: int | None = None
         self._waiters: dict[Waiter, float] = {}
 
     @property
     def opened(self) -> bool:
         """Return whether the barrier is open."""
         return self._opened_at is not None
+
+    @property
+    def opened_ns(self) -> int:
+        """Return when it opened, on the clock of `time.perf_counter_ns`.
+
+        Raises:
+            ValueError: It has not opened.
+        """
+        if self._opened_ns is None:
+            raise ValueError("the barrier has not opened")
+        return self._opened_ns
 
     def hold(self, connection: Held | None, start_s: float) -> None:
         """Wait until `start_s` seconds after the opening.
@@ -59,7 +71,7 @@ class Barrier:
 
     def open(self) -> None:
         """Start the clock by which everybody goes on."""
-        self._opened_at = time.monotonic()
+        self._opened_at, self._opened_ns = time.monotonic(), time.perf_counter_ns()
         gevent.spawn(self._let_go, sorted(self._waiters.items(), key=lambda item: item[1]), self._opened_at)
 
     def _is_due(self, start_s: float) -> bool:

@@ -15,6 +15,7 @@ import math
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -78,9 +79,22 @@ class EnvUser(User):
         self.channel: Channel
 
     def op(
-        self, phase: Phase, act: Act, check: Callable[[Reply], None] | None = None, *, warmup: bool = False
+        self,
+        phase: Phase,
+        act: Act,
+        check: Callable[[Reply], None] | None = None,
+        *,
+        warmup: bool = False,
+        intended_ns: int | None = None,
     ) -> None:
         """Do one operation and keep its sample; the time is what the channel's clock says.
+
+        Args:
+            phase: What it is.
+            act: Does it.
+            check: Raises `Wrong` for a reply that differs from the reference.
+            warmup: Whether it is kept apart.
+            intended_ns: When the schedule of an open loop wanted it to start.
 
         Raises:
             OperationFailed: The operation failed. A wrong answer is recorded, and the session goes on.
@@ -104,6 +118,7 @@ class EnvUser(User):
             phase,
             warmup=warmup,
             span_ns=(start, end),
+            intended_ns=intended_ns,
             status=status,
             error=error,
         )
@@ -127,9 +142,10 @@ class EnvUser(User):
 
     def connect(self) -> None:
         """Open the session's way to the server, with no more than the plan's number of them in flight in this process."""
+        arrived_ns = self.intended_ns(0.0)
         with self.mine.gate:
             try:
-                self.op(Phase.CONNECT, self.channel.connect())
+                self.op(Phase.CONNECT, self.channel.connect(), intended_ns=arrived_ns)
             except OperationFailed as e:
                 self.mine.failed(reached=not isinstance(e.__cause__, Unreachable | Timeout))
                 raise
@@ -150,8 +166,24 @@ class EnvUser(User):
             self.channel.step(turn),
             lambda reply: self.compare(reply, expected, turn),
             warmup=turn < self.mine.plan.warmup_turns,
+            intended_ns=None if (due_s := self.mine.plan.step_s(turn)) is None else self.intended_ns(due_s),
         )
         self.mine.stepped()
+
+    def intended_ns(self, due_s: float) -> int | None:
+        """Return when something is meant that is due so long after the arrival; None in a closed loop."""
+        if self.mine.plan.arrival == "closed":
+            return None
+        return self.mine.barrier.opened_ns + round((self.assignment.start_s + due_s) * 1e9)
+
+    def think(self, turn: int) -> None:
+        """Wait until it is time for a step."""
+        plan = self.mine.plan
+        due_s = plan.step_s(turn)
+        intended_ns = None if due_s is None else self.intended_ns(due_s)
+        self.channel.rest(
+            plan.think_s if intended_ns is None else max(0.0, (intended_ns - time.perf_counter_ns()) / 1e9)
+        )
 
     def score(self) -> None:
         """Have the episode scored, where the framework has such a thing."""
@@ -224,16 +256,20 @@ class EnvUser(User):
     def live(self) -> None:
         """Play the session from beginning to end."""
         plan = self.mine.plan
-        self.connect()
-        try:
-            self.mine.barrier.hold(self.channel.held, plan.start_s(self.assignment.session))
-        except TransportError:
-            _logger.debug("session %d was lost while it was held", self.assignment.session)
+        if plan.arrival == "closed":
+            self.connect()
+            try:
+                self.mine.barrier.hold(self.channel.held, self.assignment.start_s)
+            except TransportError:
+                _logger.debug("session %d was lost while it was held", self.assignment.session)
+        else:
+            self.mine.barrier.hold(None, self.assignment.start_s)
+            self.connect()
         # A connection lost while nothing is asked of it fails the next operation, and is recorded there.
         try:
             self.reset()
             for turn in range(plan.turns):
-                self.channel.rest(plan.think_s)
+                self.think(turn)
                 self.step(turn)
             self.score()
         except OperationFailed as e:

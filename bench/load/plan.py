@@ -8,6 +8,8 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
+from bench.arrival import Arrival
+
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveSeconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -72,7 +74,7 @@ class Script(_Part):
 
 
 class LoadPlan(_Part):
-    """Hold `sessions` sessions open at once, then play `turns` steps in each, and close.
+    """Hold `sessions` sessions open at once, then play `turns` steps in each, and close; or let them arrive by themselves.
 
     Session i plays the script i % len(scripts), with the seed i unless the script has its own, at the endpoint i % len(endpoints). Times are seconds.
     """
@@ -101,8 +103,13 @@ class LoadPlan(_Part):
     """The starts of the sessions after the barrier are spread evenly over this time."""
     think_s: Seconds = 0.0
     """Pause before every step."""
-    arrival: Literal["closed"] = "closed"
-    """In a closed loop a step starts when the one before it is answered and thought about."""
+    tool_s: Seconds = 0.0
+    """How long a step works by design; what an open loop has its schedule from."""
+    arrival: Literal["closed"] | Arrival = "closed"
+    """In a closed loop a step starts when the one before it is answered and thought about. In an open loop sessions
+    arrive by themselves, with no barrier, and step k of a session (from 0) is meant to start `think_s` + k x (`think_s` +
+    `tool_s`) after its arrival: a session that is behind does not think until it has caught up. Where nobody thinks, a
+    step is meant to start when the one before it is answered."""
     connect_gate: Count = 256
     """Sessions of one generator process that are connecting at the same time."""
     connect_timeout_s: PositiveSeconds = 60.0
@@ -130,6 +137,8 @@ class LoadPlan(_Part):
             raise ValueError(
                 f"scripts: task {short.task!r} has {len(short.calls)} calls, but every session plays {self.turns} turns"
             )
+        if self.arrival != "closed" and self.spread_s:
+            raise ValueError("spread_s: in an open loop the arrivals say when a session starts")
         if self.warmup_turns >= self.turns:
             raise ValueError(
                 f"warmup_turns: {self.warmup_turns} of {self.turns} turns would leave nothing measured"
@@ -183,6 +192,14 @@ class LoadPlan(_Part):
         """Return the sessions that the worker of a rank holds; the shares of all ranks are a partition."""
         return range(rank, self.sessions, of)
 
-    def start_s(self, session: int) -> float:
-        """Return how long after the barrier a session starts."""
-        return self.spread_s * session / self.sessions
+    def starts_s(self) -> tuple[float, ...]:
+        """Return how long after the barrier each session starts, or, in an open loop, arrives."""
+        if isinstance(self.arrival, Arrival):
+            return self.arrival.times_s(self.sessions)
+        return tuple(self.spread_s * session / self.sessions for session in range(self.sessions))
+
+    def step_s(self, turn: int) -> float | None:
+        """Return how long after its arrival a session is meant to start a step; None where no schedule says so."""
+        if self.arrival == "closed" or not self.think_s:
+            return None
+        return self.think_s + turn * (self.think_s + self.tool_s)

@@ -69,6 +69,8 @@ class Assignment(NamedTuple):
     frames: tuple[str, ...]
     """The frames of the steps, made once for all sessions that play the script; none over HTTP."""
     endpoint: Endpoint
+    start_s: float
+    """How long after the barrier it starts, or, in an open loop, arrives."""
 
 
 class Share:
@@ -98,6 +100,8 @@ class Share:
         self._sessions = plan.share(place.rank, place.of)
         self._next = iter(self._sessions)
         self._endpoints = plan.endpoints
+        self._starts_s = plan.starts_s()
+        self._is_open_loop = plan.arrival != "closed"
         self._frames = _step_frames(plan, wire, {session % len(plan.scripts) for session in self._sessions})
         self._pool = Pool(self._dial)
         self._dialed = 0
@@ -107,6 +111,7 @@ class Share:
         self._inside: set[Any] = set()
         self._opened = self._failed = self._succeeded = self._over = self._steps = 0
         self._peak_open = self._peak_inside = 0
+        self._counted: array[int] = array("q")
         self._reached = False
         self._errors: Counter[str] = Counter()
         self._wrong: list[WrongReply] = []
@@ -158,7 +163,13 @@ class Share:
         self._players.add(player)
         number = session % len(self.plan.scripts)
         endpoint = self._endpoints[session % len(self._endpoints)]
-        return Assignment(session, self.plan.scripts[number], self._frames.get(number, ()), endpoint)
+        return Assignment(
+            session,
+            self.plan.scripts[number],
+            self._frames.get(number, ()),
+            endpoint,
+            self._starts_s[session],
+        )
 
     def channel(self, assignment: Assignment) -> Channel:
         """Return the way to the server for a session."""
@@ -174,6 +185,8 @@ class Share:
         self._reached = True
         if held is not None:
             self._open.add(held)
+            if self._is_open_loop:
+                self._peak_open = max(self._peak_open, len(self._open))
         self._settle()
 
     def entered(self, player: Any) -> None:
@@ -195,13 +208,17 @@ class Share:
         *,
         warmup: bool,
         span_ns: tuple[int, int],
+        intended_ns: int | None,
         status: Status,
         error: str | None,
     ) -> None:
-        """Keep the sample of one operation that took place in `span_ns` (start, end)."""
+        """Keep the sample of one operation that took place in `span_ns` (start, end).
+
+        `intended_ns` is when the schedule wanted it; None where it wants an operation when it is sent.
+        """
         start, end = span_ns
-        # In a closed loop the schedule wants an operation when it is sent.
-        self.samples.append(session, seq, phase, warmup, start, start, end - start, status, error)
+        intended = start if intended_ns is None else min(intended_ns, start)
+        self.samples.append(session, seq, phase, warmup, intended, start, end - start, status, error)
         if error is not None:
             self._errors[error] += 1
 
@@ -235,7 +252,8 @@ class Share:
         gevent.sleep(0)
         if self.ended:
             return
-        self._peak_open = sum(not connection.lost for connection in self._open)
+        if not self._is_open_loop:
+            self._peak_open = sum(not connection.lost for connection in self._open)
         self._rss_held = _resident_bytes()
         self._went = _clocks()
         self._lags = array("q")
@@ -258,7 +276,10 @@ class Share:
         return Connection.open(endpoint.address, endpoint.port, host=self.plan.host, timeout=timeout)
 
     def _settle(self) -> None:
-        if self._opened + self._failed == self.size:
+        # Sessions of an open loop are not waited for: they come when it is their time.
+        if self._is_open_loop and self.barrier.opened:
+            return
+        if self._is_open_loop or self._opened + self._failed == self.size:
             self._on_progress(self._progress())
             self._on_held()
             if not self.size:
@@ -269,6 +290,10 @@ class Share:
             due = time.perf_counter_ns() + round(LAG_INTERVAL_S * 1e9)
             gevent.sleep(LAG_INTERVAL_S)
             self._lags.append(time.perf_counter_ns() - due)
+            if self.barrier.opened:
+                self._counted.append(
+                    len(self._open) if self.wire.transport == "websocket" else len(self._inside)
+                )
 
     def _tell_progress(self) -> None:
         while True:
@@ -302,6 +327,7 @@ class Share:
                 sessions=self.size,
                 opened=self._opened,
                 succeeded=self._succeeded,
+                mean_open=sum(self._counted) / len(self._counted) if self._counted else None,
                 peak_open=self._peak_open if wire.transport == "websocket" else self._peak_inside,
                 transport=wire.transport,
                 connection=wire.connection if wire.transport == "http" else None,

@@ -57,6 +57,8 @@ class ShareSummary(_Part):
     peak_open: int = 0
     """Sessions open at the same time. WebSockets: counted when the barrier opened. Over HTTP, where a session is no
     connection: the most that were between the answer to their reset and their end."""
+    mean_open: float | None = None
+    """The same on average, counted every 10 ms from the opening of the barrier until the last session was over."""
     transport: Transport | None = None
     connection: Pooling | None = None
     """Which connections the requests took, over HTTP."""
@@ -95,6 +97,8 @@ class LoadSummary(_Part):
     opened: int
     succeeded: int
     peak_open: int
+    mean_open: float | None = None
+    """Sessions open on average from the opening of the barrier on."""
     samples: int
     errors: dict[str, int]
     cpu_s: float
@@ -126,6 +130,7 @@ def merge(
     for share in shares:
         errors.update(share.errors)
     lags = [share.loop_lag_p99_ns for share in shares if share.loop_lag_p99_ns is not None]
+    means = [share.mean_open for share in shares if share.mean_open is not None]
     dialed = [share.connections for share in shares if share.connections is not None]
     busy = [
         share.held_cpu_s / share.held_wall_s for share in shares if share.held_cpu_s and share.held_wall_s
@@ -135,6 +140,7 @@ def merge(
         opened=sum(share.opened for share in shares),
         succeeded=sum(share.succeeded for share in shares),
         peak_open=sum(share.peak_open for share in shares),
+        mean_open=sum(means) if means else None,
         samples=sum(share.samples for share in shares),
         errors=dict(errors.most_common(ERRORS_KEPT)),
         cpu_s=sum(share.cpu_s for share in shares),

@@ -29,6 +29,7 @@ class Host:
         self._endpoints: list[Endpoint] = []
         self._ticking: asyncio.Task[None] | None = None
         self._lags: list[int] = []
+        self._most_sessions = 0
 
     async def serve(self, request: protocol.Serve, cleanup: AsyncExitStack) -> Endpoint:
         """Start serving; the server stops when the worker does.
@@ -57,9 +58,13 @@ class Host:
             before = time.perf_counter_ns()
             await asyncio.sleep(_TICK_S)
             self._lags.append(max(0, time.perf_counter_ns() - before - int(_TICK_S * 1e9)))
+            self._most_sessions = max(self._most_sessions, self._open_sessions())
+
+    def _open_sessions(self) -> int:
+        return sum(endpoint.open_sessions() for endpoint in self._endpoints)
 
     def observe(self, seq: int, *, collect: bool = False) -> protocol.Observed:
-        """Report memory, CPU time, threads, descriptors, sessions and loop lag; the lags start anew.
+        """Report memory, CPU time, threads, descriptors, sessions and loop lag; lags and the largest count start anew.
 
         Args:
             seq: Number of the request.
@@ -69,6 +74,8 @@ class Host:
             gc.collect()
             _trim()
         lags, self._lags = sorted(self._lags), []
+        open_sessions = self._open_sessions()
+        most, self._most_sessions = max(self._most_sessions, open_sessions), open_sessions
         return protocol.Observed(
             seq=seq,
             rss_bytes=_rss_bytes(),
@@ -76,7 +83,8 @@ class Host:
             cpu_ns=time.process_time_ns(),
             threads=threading.active_count(),
             fds=len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0,
-            open_sessions=sum(endpoint.open_sessions() for endpoint in self._endpoints),
+            open_sessions=open_sessions,
+            most_sessions=most,
             loop_lag_p99_ns=lags[min(len(lags) - 1, len(lags) * 99 // 100)] if lags else None,
         )
 

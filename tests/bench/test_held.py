@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from bench.conformance import TOUCHSTONE
-from bench.held import _load_script
 from bench.plan import PLANS
 from bench.recording import make_scripts, shorten
+from bench.trials import load_script
 from canonical.catalogue import load_environment
 from canonical.episode import Episode
 from canonical.step import Cause
@@ -32,5 +32,5 @@ def test_the_total_of_a_script_is_the_return_of_an_episode_that_is_left_there(na
     scripts = asyncio.run(make_scripts(environment, plan))
     for turns in (1, plan.held.turns):
         for script in shorten(scripts, turns):
-            loaded = _load_script(script)
+            loaded = load_script(script)
             assert loaded.expected_total(turns) == loaded.total == asyncio.run(left(script))
