@@ -14,7 +14,6 @@ import click
 
 from bench.client import start_worker
 from bench.session import connect_session, serve
-from bench.stacks import build_stack, find_stack, require_stack
 from canonical.adapter import Session, SessionError
 from canonical.catalogue import environment_names, load_environment
 from canonical.checker import CheckReport, Outcome, check_environment
@@ -27,6 +26,7 @@ from canonical.rollout import roll_out
 from canonical.transcript import Action, Transcript, TranscriptError, action_from_json, end_text, step_text
 from rosetta.console import FINDING, Console, output_options
 from rosetta.keyboard import Keyboard, Misspelled
+from rosetta.options import choose_stack, make_ready, out_file_option, release_option
 
 
 @click.command()
@@ -151,15 +151,11 @@ def _messages_text(messages: tuple[Message, ...]) -> str:
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the episodes and of the random policy.")
 @click.option(
-    "--as", "framework", help="Play through this framework; the canonical episode itself when left out."
+    "--framework", "--as", "framework", help="A framework; the canonical episode itself when left out."
 )
-@click.option("--release", help="Release of that framework; the default release when left out.")
+@release_option
 @click.option("--build", is_flag=True, help="Build its stack first when it is not ready.")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write transcripts to this file, one per line.",
-)
+@out_file_option("Write transcripts to this file, one per line.")
 @output_options
 def rollout(
     environment: str,
@@ -187,6 +183,8 @@ def rollout(
     chosen = list(task_ids) or [task.id for task in (tasks.split(split) if split else tasks)][:episodes]
     for task in chosen:
         tasks.get(task)
+    if framework is None and (release is not None or build):
+        raise click.UsageError("--release and --build are about a framework; name it with --framework")
     if policy_name == "model" and not model:
         raise click.UsageError("the policy 'model' needs --model")
     if policy_name in {"scripted", "replay"} and actions is None:
@@ -293,10 +291,8 @@ async def _sessions(
 
         yield reference
         return
-    stack = find_stack(framework, release)
-    if build:
-        build_stack(stack, on_progress=console.say)
-    require_stack(stack)
+    stack = choose_stack(framework, release)
+    make_ready([stack], console, build=build)
     async with AsyncExitStack() as running:
         client = await running.enter_async_context(start_worker(stack.python, stack.adapter))
         url = None

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.stacks import ROOT, Stack, find_stack
+from bench.stacks import ROOT, Stack
 from canonical.catalogue import load_environment
 from rosetta.console import Console, output_options
-from rosetta.options import make_ready
+from rosetta.options import choose_stack, framework_option, make_ready, out_folder_option, release_option
 
 if TYPE_CHECKING:
     from bench.planner import CostModel, FleetPlan
@@ -78,8 +78,8 @@ class Loads(click.ParamType):  # type: ignore[type-arg]  # generic in newer rele
 
 
 @click.command()
-@click.option("--as", "framework", required=True, help="The framework that serves the sessions.")
-@click.option("--release", help="Version or label of a release; the default release when left out.")
+@framework_option
+@release_option
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @click.option("--sessions", type=click.IntRange(1), help="Sessions that are held at the same time.")
 @click.option(
@@ -116,9 +116,7 @@ class Loads(click.ParamType):  # type: ignore[type-arg]  # generic in newer rele
 @click.option(
     "--loads", default=_LOADS, show_default=True, type=Loads(), help="With --check, the numbers of sessions."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="With --check, the folder for records and report."
-)
+@out_folder_option("With --check, the folder for records and report; a new one under runs/ when left out.")
 @click.option("--build", is_flag=True, help="With --check, build the stack first when it is not ready.")
 @output_options
 def plan(
@@ -147,7 +145,7 @@ def plan(
     With --check the costs are measured first, and what they predict for four loads is compared with what is measured.
     """
     console = Console(quiet=quiet, as_json=as_json)
-    stack = find_stack(framework, release)
+    stack = choose_stack(framework, release)
     if stack.facts.kind != "server":
         raise click.UsageError(
             f"{stack.facts.title} runs environments in process, so there are no replicas to plan"

@@ -10,21 +10,26 @@ from pathlib import Path
 import click
 
 from bench.endurance import Endurance, Subject, run_endurance
-from bench.stacks import Stack, adapter_names, build_stack, find_stack, require_stack
+from bench.stacks import Stack
 from canonical.catalogue import load_environment
 from reports.endurance import write_endurance
 from rosetta.console import FINDING, Console, output_options
+from rosetta.options import (
+    DEFAULT,
+    choose_stacks,
+    frameworks_option,
+    make_ready,
+    out_folder_option,
+    releases_option,
+)
+
+RESULTS = ("endurance.json", "endurance.md")
 
 
 @click.command()
 @click.argument("environment", default="wordle")
-@click.option(
-    "--framework",
-    "frameworks",
-    multiple=True,
-    help="A framework; all of them when left out. May be repeated.",
-)
-@click.option("--release", help="Version or label of a release; the default release when left out.")
+@frameworks_option("All of them")
+@releases_option(DEFAULT)
 @click.option(
     "--cycles",
     default=2000,
@@ -47,14 +52,14 @@ from rosetta.console import FINDING, Console, output_options
     help="How long a server may take to free what was given up, in seconds.",
 )
 @click.option("--seed", default=0, show_default=True, help="Decides the order and the actions.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for endurance.json and endurance.md.")
+@out_folder_option(f"Folder for {' and '.join(RESULTS)}.", *RESULTS)
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
 def endure(
     environment: str,
     *,
     frameworks: tuple[str, ...],
-    release: str | None,
+    release: str,
     cycles: int,
     sessions: int,
     patience: float,
@@ -71,13 +76,8 @@ def endure(
     """
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
-    if release is not None and len(frameworks) != 1:
-        raise click.UsageError("a release belongs to one framework: name it with --framework")
-    stacks = [find_stack(framework, release) for framework in frameworks or adapter_names()]
-    for one in stacks:
-        if build:
-            build_stack(one, on_progress=console.say)
-        require_stack(one)
+    stacks = choose_stacks(frameworks, release)
+    make_ready(stacks, console, build=build)
     results: list[Endurance] = []
     for one in stacks:
         with console.progress() as show:
@@ -98,8 +98,8 @@ def endure(
     table = write_endurance(values)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "endurance.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-        (out / "endurance.md").write_text(table, encoding="utf-8")
+        for name, text in zip(RESULTS, (json.dumps(values, indent=1) + "\n", table), strict=True):
+            (out / name).write_text(text, encoding="utf-8")
     console.result(table, values)
     if not all(result.passed for result in results):
         sys.exit(FINDING)

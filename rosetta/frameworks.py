@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,22 +25,26 @@ from bench.stacks import (
     all_stacks,
     build_stack,
     find_python,
-    find_stack,
     find_uv,
-    releases_of,
-    require_stack,
 )
 from canonical.adapter import Level
 from canonical.catalogue import load_environment
 from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
+from rosetta.options import (
+    ALL,
+    DEFAULT,
+    choose_stack,
+    choose_stacks,
+    folder_problem,
+    framework_option,
+    make_ready,
+    out_folder_option,
+    release_option,
+    releases_option,
+)
 
 _NANOSECONDS = 1_000_000_000
-
-
-def _prepare(stack: Stack, console: Console, *, build: bool) -> None:
-    if build:
-        build_stack(stack, on_progress=console.say)
-    require_stack(stack)
+RESULTS = ("report.md", "index.html")
 
 
 @click.command()
@@ -80,14 +85,15 @@ def stack() -> None:
 
 @stack.command("build")
 @click.argument("framework")
-@click.option("--release", help="Version or label of a release; the default release when left out.")
-@click.option("--all", "every", is_flag=True, help="Build every supported release.")
+@releases_option(DEFAULT)
+@click.option("--all", "every", is_flag=True, help=f"The same as --release {ALL}.")
 @output_options
-def stack_build(framework: str, *, release: str | None, every: bool, quiet: bool, as_json: bool) -> None:
+def stack_build(framework: str, *, release: str, every: bool, quiet: bool, as_json: bool) -> None:
     """Build the stack of FRAMEWORK, unless it is ready."""
     console = Console(quiet=quiet, as_json=as_json)
-    wanted = find_stack(framework, release)
-    stacks = [one for one in all_stacks() if one.adapter == wanted.adapter] if every else [wanted]
+    # What environments become in a release is not installed, so that its stack is named once.
+    chosen = choose_stacks([framework], ALL if every else release)
+    stacks = list({one.folder: replace(one, target="") for one in chosen}.values())
     for one in stacks:
         build_stack(one, on_progress=console.say)
     console.result(
@@ -97,8 +103,8 @@ def stack_build(framework: str, *, release: str | None, every: bool, quiet: bool
 
 @click.command()
 @click.argument("environment")
-@click.option("--as", "framework", required=True, help="The framework that serves it.")
-@click.option("--release", help="Version or label of a release; the default release when left out.")
+@framework_option
+@release_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one."
@@ -119,12 +125,12 @@ def serve(
     """Serve ENVIRONMENT with a framework's own server until interrupted."""
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
-    chosen = find_stack(framework, release)
+    chosen = choose_stack(framework, release)
     if chosen.facts.kind != "server":
         raise click.UsageError(
             f"{chosen.facts.title} runs environments in process; there is nothing to serve"
         )
-    _prepare(chosen, console, build=build)
+    make_ready([chosen], console, build=build)
 
     async def run() -> None:
         async with start_worker(chosen.python, chosen.worker, label=f"the {chosen.label} server") as worker:
@@ -145,7 +151,7 @@ def serve(
 @click.argument("frameworks", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every framework.")
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
-@click.option("--release", help="Only this release; every supported release when left out.")
+@releases_option(ALL)
 @click.option(
     "--episodes",
     default=200,
@@ -166,7 +172,7 @@ def conformance(
     *,
     every: bool,
     environment: str,
-    release: str | None,
+    release: str,
     episodes: int,
     seed: int,
     keep_features: bool,
@@ -177,11 +183,10 @@ def conformance(
     """Play scenarios and fuzz through FRAMEWORKS and compare every observation, reward and ending with the reference."""
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
-    if not every and not frameworks:
+    if not every and not frameworks and release == ALL:
         raise click.UsageError("name at least one framework, or --all")
-    stacks = _chosen(frameworks, release, every=every)
-    for one in stacks:
-        _prepare(one, console, build=build)
+    stacks = choose_stacks(() if every else frameworks, release)
+    make_ready(stacks, console, build=build)
     results: list[dict[str, Any]] = []
     for one in stacks:
         result = prove(one, environment, console, episodes=episodes, seed=seed)
@@ -194,16 +199,6 @@ def conformance(
         console.result("", results)
     if any(result["divergences"] for result in results):
         sys.exit(FINDING)
-
-
-def _chosen(frameworks: tuple[str, ...], release: str | None, *, every: bool) -> list[Stack]:
-    if every:
-        stacks = all_stacks()
-    elif release is not None:
-        stacks = [find_stack(framework, release) for framework in frameworks]
-    else:
-        stacks = [one for framework in dict.fromkeys(frameworks) for one in releases_of(framework)]
-    return [targeted for one in stacks for targeted in one.per_target()]
 
 
 def prove(stack: Stack, environment: str, console: Console, *, episodes: int, seed: int) -> ConformanceResult:
@@ -258,7 +253,7 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
 @click.command()
 @click.argument("framework")
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
-@click.option("--release", help="Version or label of a release; the default release when left out.")
+@release_option
 @click.option(
     "--plan",
     "plan_name",
@@ -278,11 +273,7 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     type=click.Choice(["async", "sync"]),
     help="Whether that tool waits on the event loop or blocks its thread.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for records and report; a new one under runs/ when left out.",
-)
+@out_folder_option("Folder for records and report; a new one under runs/ when left out.", *RESULTS)
 @click.option(
     "--seed", default=0, show_default=True, help="Seed of the fuzzer and of the order of the pairs."
 )
@@ -314,13 +305,15 @@ def bench(
 
     console = Console(quiet=quiet, as_json=as_json)
     name = load_environment(environment).name
-    chosen = find_stack(framework, release)
+    chosen = choose_stack(framework, release)
     plan = _adapted(PLANS[plan_name], sessions, wait, tool)
     started = datetime.now(UTC)
     folder = (
         out or ROOT / "runs" / chosen.adapter / f"{started:%Y%m%d-%H%M%S}-{chosen.release.version}-{name}"
     )
-    _prepare(chosen, console, build=build)
+    if (folder / RECORDS_FILE).exists():
+        raise click.UsageError(f"{folder} already holds a run; choose another folder with --out")
+    make_ready([chosen], console, build=build)
     request = Request(
         stack=chosen,
         environment=environment,
@@ -370,7 +363,7 @@ def _show_report(folder: Path, console: Console, out: Path | None = None) -> Non
     from reports.render import render_run, summarise, write_report  # noqa: PLC0415
 
     run = read_run(folder)
-    page = write_report(render_run(run), out or folder)
+    page = write_report(render_run(run), out or run.folder)
     lines = summarise(run)
     console.result(
         "\n".join([*lines, f"report: {page}"]),
@@ -380,12 +373,13 @@ def _show_report(folder: Path, console: Console, out: Path | None = None) -> Non
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder for the report; the run's own when left out."
-)
+@out_folder_option("Folder for the report; the run's own when left out.", *RESULTS)
 @output_options
 def report(folder: Path, *, out: Path | None, quiet: bool, as_json: bool) -> None:
     """Write the report of a run FOLDER again, from its records alone."""
+    problem = None if out else folder_problem(folder if folder.is_dir() else folder.parent, RESULTS)
+    if problem is not None:
+        raise click.UsageError(f"{problem}; choose another folder with --out")
     _show_report(folder, Console(quiet=quiet, as_json=as_json), out)
 
 

@@ -10,19 +10,30 @@ from pathlib import Path
 import click
 
 from bench.gauntlet import NoAttacksError, Verdict, run_gauntlet
-from bench.stacks import adapter_names, build_stack, find_stack, require_stack
+from bench.stacks import adapter_names
 from canonical.catalogue import load_environment
 from reports.gauntlet import write_gauntlet
 from rosetta.console import FINDING, Console, output_options
 from rosetta.endurance import subject_of
+from rosetta.options import (
+    DEFAULT,
+    choose_stacks,
+    frameworks_option,
+    make_ready,
+    out_folder_option,
+    releases_option,
+)
+
+RESULTS = ("gauntlet.json", "gauntlet.md")
 
 
 @click.command()
 @click.argument("environment", default="coding_agent")
-@click.option("--as", "frameworks", multiple=True, help="Through this framework too; may be repeated.")
-@click.option("--all", "every", is_flag=True, help="Through every framework too.")
+@frameworks_option("Only the reference")
+@click.option("--all", "every", is_flag=True, help="Every framework.")
+@releases_option(DEFAULT)
 @click.option("--attack", "names", multiple=True, help="Only this attack; may be repeated.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for gauntlet.json and gauntlet.md.")
+@out_folder_option(f"Folder for {' and '.join(RESULTS)}.", *RESULTS)
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
 def gauntlet(
@@ -30,6 +41,7 @@ def gauntlet(
     *,
     frameworks: tuple[str, ...],
     every: bool,
+    release: str,
     names: tuple[str, ...],
     out: Path | None,
     build: bool,
@@ -43,11 +55,9 @@ def gauntlet(
     """
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
-    stacks = [find_stack(name) for name in (adapter_names() if every else frameworks)]
-    for one in stacks:
-        if build:
-            build_stack(one, on_progress=console.say)
-        require_stack(one)
+    named = adapter_names() if every else frameworks
+    stacks = choose_stacks(named, release) if named or release != DEFAULT else []
+    make_ready(stacks, console, build=build)
     verdicts: list[Verdict] = []
     for subject in [None, *map(subject_of, stacks)]:
         with console.progress() as show:
@@ -61,8 +71,8 @@ def gauntlet(
     table = write_gauntlet(values)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "gauntlet.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-        (out / "gauntlet.md").write_text(table, encoding="utf-8")
+        for name, text in zip(RESULTS, (json.dumps(values, indent=1) + "\n", table), strict=True):
+            (out / name).write_text(text, encoding="utf-8")
     console.result(table, values)
     if not all(verdict.held for verdict in verdicts):
         sys.exit(FINDING)

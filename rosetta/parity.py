@@ -13,15 +13,22 @@ from bench.certificate import CERTIFICATE_FILE, Certificate, endurance_section, 
 from bench.certify import Subject
 from bench.certify import certify as certify_environment
 from bench.golden import record_golden
-from bench.stacks import ROOT, Stack, adapter_names, all_stacks, build_stack, find_stack, require_stack
+from bench.stacks import ROOT
 from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, difference, golden_folder
 from reports.certificate import render_certificate, render_summary
 from rosetta.console import FINDING, Console, output_options
+from rosetta.options import (
+    ALL,
+    choose_stacks,
+    folder_problem,
+    frameworks_option,
+    make_ready,
+    out_folder_option,
+    releases_option,
+)
 
 CERTIFICATE_PAGE = "certificate.md"
-DEFAULT = "default"
-"""What stands for the release of each framework that is used when none is named."""
 
 
 @click.command()
@@ -35,6 +42,9 @@ def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None
     console = Console(quiet=quiet, as_json=as_json)
     loaded = load_environment(environment)
     path = golden_folder(loaded) / EPISODES
+    problem = folder_problem(path.parent, (path.name,)) if write else None
+    if problem is not None:
+        raise click.UsageError(problem)
     recorded = asyncio.run(record_golden(loaded))
     found = difference(GoldenSet.read(path), recorded) if path.is_file() else "there is no such file yet"
     if found is not None and write:
@@ -59,16 +69,8 @@ def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None
 
 @click.command()
 @click.argument("environment")
-@click.option(
-    "--framework",
-    "frameworks",
-    multiple=True,
-    help="Only this framework; every one when left out. Repeatable.",
-)
-@click.option(
-    "--release",
-    help="Only this release, by its version or label, or 'default'; every supported release when left out.",
-)
+@frameworks_option("All of them")
+@releases_option(ALL)
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @click.option(
     "--endurance",
@@ -82,17 +84,15 @@ def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None
     type=click.Path(path_type=Path),
     help="A JSON file with something else that was proven, to be certified too. Repeatable.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for the certificate; a new one under runs/ when left out.",
+@out_folder_option(
+    "Folder for the certificate; a new one under runs/ when left out.", CERTIFICATE_FILE, CERTIFICATE_PAGE
 )
 @output_options
 def certify(
     environment: str,
     *,
     frameworks: tuple[str, ...],
-    release: str | None,
+    release: str,
     build: bool,
     endurance: Path | None,
     sections: tuple[Path, ...],
@@ -106,17 +106,14 @@ def certify(
     """
     console = Console(quiet=quiet, as_json=as_json)
     name = load_environment(environment).name
-    stacks = chosen_stacks(frameworks, release)
-    for stack in stacks:
-        if build:
-            build_stack(stack, on_progress=console.say)
-        require_stack(stack)
+    stacks = choose_stacks(frameworks, release)
+    make_ready(stacks, console, build=build)
     read = [*([endurance_section(endurance)] if endurance else []), *map(read_section, sections)]
     with console.progress() as show:
         certificate = asyncio.run(
             certify_environment(
                 environment,
-                [Subject.of(target) for stack in stacks for target in stack.per_target()],
+                list(map(Subject.of, stacks)),
                 sections=read,
                 on_progress=show,
             )
@@ -141,26 +138,6 @@ def hand_over(certificate: Certificate, folder: Path, console: Console) -> None:
     )
     if not certificate.passed:
         sys.exit(FINDING)
-
-
-def chosen_stacks(frameworks: tuple[str, ...], release: str | None) -> list[Stack]:
-    """Return the stacks that the options name: every release of every framework when they name none.
-
-    Raises:
-        click.UsageError: The release is one of no framework or of several.
-        bench.stacks.StackError: There is no such framework or release.
-    """
-    if release == DEFAULT:
-        return [find_stack(framework) for framework in frameworks or adapter_names()]
-    if release is not None:
-        if not frameworks:
-            labelled = [stack for stack in all_stacks() if release in {stack.label, stack.release.version}]
-            if len(labelled) != 1:
-                raise click.UsageError(f"{release!r} names no single release; name its --framework too")
-            return labelled
-        return [find_stack(framework, release) for framework in frameworks]
-    names = {find_stack(framework).adapter for framework in frameworks}
-    return [stack for stack in all_stacks() if not names or stack.adapter in names]
 
 
 COMMANDS = (golden, certify)

@@ -23,6 +23,7 @@ from canonical.sandbox.check import (
 )
 from canonical.sandbox.protocol import Backend, Isolation
 from rosetta.console import FINDING, Console, output_options
+from rosetta.options import out_folder_option
 
 UNSAFE = "unsafe"
 """The backend that isolates nothing; it has to be asked for twice."""
@@ -127,10 +128,8 @@ def value_of(report: BackendReport) -> Any:
     help="How much to measure.",
 )
 @click.option("--live", type=click.IntRange(1, 100_000), help="Sandboxes alive at once on the last rung.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for records and report; a new one under runs/ otherwise.",
+@out_folder_option(
+    "Folder for records and report; a new one under runs/ when left out.", "report.md", "index.html"
 )
 @click.option(
     "--unsafe-no-isolation", is_flag=True, help="Allow the backend 'unsafe', which isolates nothing at all."
@@ -163,15 +162,15 @@ def bench_sandbox(
     if live is not None and live != plan.live:
         plan = plan.model_copy(update={"live": live, "name": f"{plan.name}, changed"})
     folder = out or ROOT / "runs" / "sandboxes" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{backend}"
-    had_run = (folder / RECORDS_FILE).exists()
+    if (folder / RECORDS_FILE).exists():
+        raise click.UsageError(f"{folder} already holds a run; choose another folder with --out")
     try:
         with console.progress() as show:
             asyncio.run(
                 run_sandbox_benchmark(chosen, plan, folder, arguments=tuple(sys.argv[1:]), on_progress=show)
             )
     finally:
-        # A folder that held a run before holds somebody else's.
-        if not had_run and (folder / RECORDS_FILE).is_file():
+        if (folder / RECORDS_FILE).is_file():
             rendered = render_sandbox_run(read_sandbox_run(folder))
             page = write_report(rendered, folder)
             lines = list(rendered.summary)

@@ -271,7 +271,7 @@ def test_an_output_that_cannot_be_written_is_found_before_anything_is_played(
     rosetta: Rosetta, tmp_path: Path
 ) -> None:
     done = rosetta("rollout", "wordle", "--out", str(tmp_path / "no" / "such.jsonl"))
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert "---" not in done.stdout
 
 
@@ -290,7 +290,7 @@ def test_a_failure_among_things_done_side_by_side_is_one_line(
         raise ExceptionGroup("several", [ExceptionGroup("inner", [StackError("one clear line")])])
 
     monkeypatch.setattr("rosetta.frameworks.prove", fail)
-    monkeypatch.setattr("rosetta.frameworks._prepare", lambda *_, **__: None)
+    monkeypatch.setattr("rosetta.frameworks.make_ready", lambda *_, **__: None)
     done = rosetta("conformance", "openenv")
     assert done.returncode == 3
     assert done.stderr.strip() == "error: one clear line"
