@@ -12,7 +12,7 @@ import uvicorn
 
 from adapters.ors.client import Client
 from adapters.ors.compiler import MAX_THREADS, CompiledEnvironment, Reading, compile_environment, make_server
-from adapters.ors.framework import PACKAGES
+from adapters.ors.framework import LINGER_SECONDS, PACKAGES
 from adapters.ors.session import OrsSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
@@ -129,6 +129,7 @@ class OrsAdapter:
                 "server": "uvicorn",
                 "max_threads": MAX_THREADS,
                 "session_ttl_seconds": SESSION_TTL_S,
+                "results_kept_seconds": LINGER_SECONDS,
                 **settings,
             }
             yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded)

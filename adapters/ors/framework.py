@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
 
     CHUNK_SIZE: int
+    LINGER_SECONDS: int
     Message: Any
 else:
     root = "openreward.environments" if HAS_OPENREWARD else "ors"
@@ -48,13 +49,16 @@ else:
     ToolSpec = types.ToolSpec
     # Prompts with roles came later than prompts.
     Message = getattr(types, "Message", None)
-    CHUNK_SIZE = import_module(f"{root}.{'reconnect' if HAS_OPENREWARD else '_reconnect'}").CHUNK_SIZE
+    reconnect = import_module(f"{root}.{'reconnect' if HAS_OPENREWARD else '_reconnect'}")
+    CHUNK_SIZE = reconnect.CHUNK_SIZE
+    LINGER_SECONDS = reconnect.LINGER_SECONDS
 
 PACKAGES = ("openreward", "ors-sdk")
 
 __all__ = [
     "CHUNK_SIZE",
     "HAS_OPENREWARD",
+    "LINGER_SECONDS",
     "PACKAGES",
     "Environment",
     "ImageBlock",
