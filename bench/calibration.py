@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,7 +12,7 @@ from bench.benchmark import make_header
 from bench.ceiling import Ask
 from bench.client import WorkerError, start_worker
 from bench.held import hold
-from bench.planner import CHECK_TURNS, CostModel, NotEnough, Observation, cost_of, observations
+from bench.planner import CHECK_TURNS, IDLE, CostModel, NotEnough, Observation, cost_of, observations
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.recording import Recording, Request, make_scripts
 from bench.records import Cost, Note, Prediction, Run, RunWriter, read_run
@@ -22,6 +24,7 @@ FIT_TURNS = (2, 5)
 """Turns of the cells that the cost model is fitted to; others than `CHECK_TURNS`."""
 
 _TOOL_NS = NANOSECONDS // 5
+_FIRST_USES = 4
 _QUANTITIES = (
     ("server_cpu", "s"),
     ("memory", "bytes"),
@@ -40,9 +43,10 @@ async def calibrate(
 ) -> CostModel:
     """Measure the cells of a cost model, fit it, predict other cells, measure those too, and write a run folder.
 
-    Every cell has a fresh server, so that memory which an earlier one left behind is not missing. The model is fitted to
-    the smallest load and to half of the largest, with 2 and with 5 turns; it is tried on all loads with 4 turns, so that
-    the largest is twice what the model has seen.
+    Every cell has a fresh server, so that memory which an earlier one left behind is not missing; what a server does once,
+    when it is first used, lies before the cell. The model is fitted to numbers of sessions from the smallest load to half
+    of the largest, with 2 and with 5 turns; it is tried on all loads with 4 turns, so that the largest is twice what the
+    model has seen.
 
     Args:
         request: What to measure; the workload of its plan is replaced.
@@ -60,7 +64,8 @@ async def calibrate(
             f"{request.stack.facts.title} runs environments in process, so it has no replicas to plan"
         )
     environment = load_environment(request.environment)
-    fitted = [loads[0], max(loads[0] + 1, loads[-1] // 2)]
+    half = max(loads[0] + 1, loads[-1] // 2)
+    fitted = sorted({loads[0], (loads[0] + half) // 2, half})
     stages = [
         *(_Stage(sessions, turns) for turns in FIT_TURNS for sessions in fitted),
         *(_Stage(sessions, CHECK_TURNS) for sessions in loads),
@@ -72,12 +77,14 @@ async def calibrate(
             plan = request.plan.model_copy(update={"latency_turns": most, "held": _workload(most)})
             recording = Recording(request, writer, driver, await make_scripts(environment, plan), on_progress)
             cost: CostModel | None = None
+            idle_ns: list[float] = []
             for number, stage in enumerate(stages):
                 on_progress(Progress("cells", number, len(stages), f"{stage.sessions} sessions"))
                 if stage.turns == CHECK_TURNS and cost is None:
+                    writer.write(Cost(name=IDLE, value=statistics.mean(idle_ns), unit="ns", n=len(idle_ns)))
                     cost = _fitted(read_run(request.folder))
                     _write_cost(writer, cost)
-                await _measure(recording, stage, number)
+                idle_ns.append(await _measure(recording, stage, number))
                 if stage.turns == CHECK_TURNS and cost is not None:
                     _write_predictions(writer, cost, read_run(request.folder), stage.sessions)
             on_progress(Progress("cells", len(stages), len(stages)))
@@ -91,7 +98,8 @@ def _workload(turns: int) -> Workload:
     return Workload(turns=turns, tool_ns=_TOOL_NS, tool_kind="async", spread_ns=_TOOL_NS)
 
 
-async def _measure(recording: Recording, stage: _Stage, number: int) -> None:
+async def _measure(recording: Recording, stage: _Stage, number: int) -> float:
+    """Measure a cell in a fresh server; return the CPU time, in ns, of one second before it in which nobody came."""
     workload = _workload(stage.turns)
     plan = recording.plan.model_copy(update={"held": workload})
     recording.request = replace(recording.request, plan=plan)
@@ -99,7 +107,14 @@ async def _measure(recording: Recording, stage: _Stage, number: int) -> None:
     async with start_server(
         request.stack, request.environment, client=recording.driver, workload=workload
     ) as server:
+        # What is loaded or built at the first use is no cost of a session.
+        await recording.load(server, Workload(turns=1), lambda _: None, sessions=_FIRST_USES)
+        before = await server.read()
+        for _ in range(2):
+            await asyncio.sleep(0.5)
+            after = await server.read()
         await hold(recording, Ask(stage.sessions, "confirm", fresh_server=True), server, number)
+    return float(after.cpu_ns - before.cpu_ns)
 
 
 def _fitted(run: Run) -> CostModel:
@@ -111,7 +126,6 @@ def _fitted(run: Run) -> CostModel:
 
 def _write_cost(writer: RunWriter, cost: CostModel) -> None:
     for name, value, unit in (
-        ("server_cpu_per_second", cost.second_s * NANOSECONDS, "ns"),
         ("server_cpu_per_session", cost.session_s * NANOSECONDS, "ns"),
         ("server_cpu_per_step", cost.step_s * NANOSECONDS, "ns"),
         ("server_memory_base", cost.memory_base, "bytes"),

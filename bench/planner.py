@@ -1,7 +1,7 @@
 """The capacity planner: what sessions cost, fitted from measured cells, and how many replicas and nodes many of them need.
 
 Everything here is arithmetic on measured numbers. A server process is taken as one station that can use one core: what
-it spends on a cell is a share that passes anyway, a part per session, and a part per step. Memory, descriptors and
+it spends on a cell is a part per second, which passes anyway, a part per session, and a part per step. Memory, descriptors and
 threads are a base and a part per session.
 """
 
@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 
 from bench.ceiling import Slo
 from bench.machine import RESERVED_DESCRIPTORS, Machine
-from bench.records import Cell, End, Run
+from bench.records import Cell, Cost, End, Run
 from bench.workloads import NANOSECONDS
 
 HEADROOM = 1.25
@@ -26,6 +26,9 @@ HEADROOM = 1.25
 
 CHECK_TURNS = 4
 """Turns of the cells that a cost model is tried on, and not fitted to."""
+
+IDLE = "server_cpu_per_second"
+"""Name of the recorded cost of a server without sessions: CPU time, in ns, of each second."""
 
 _NEEDED_OBSERVATIONS = 3
 
@@ -227,12 +230,14 @@ def _observation(cell: Cell, end: End) -> Observation | None:
     )
 
 
-def fit(seen: Sequence[Observation], *, source: str) -> CostModel:
+def fit(seen: Sequence[Observation], *, source: str, second_s: float = 0.0) -> CostModel:
     """Fit a cost model: relative least squares with parts that are not negative.
 
     Args:
         seen: Cells of one framework and environment; they must differ in sessions and in turns.
         source: What they are of, in words.
+        second_s: CPU seconds that pass in every second of a server without sessions, measured apart: all cells take
+            about as long, so that they cannot tell it.
 
     Raises:
         NotEnough: The parts cannot be told apart with these cells.
@@ -247,8 +252,9 @@ def fit(seen: Sequence[Observation], *, source: str) -> CostModel:
             f"{_NEEDED_OBSERVATIONS}, with two numbers of turns and two numbers of sessions "
             "(rosetta plan --check measures them)"
         )
-    second, session, step = _solve(
-        [(one.wall_s, one.sessions, one.steps) for one in seen], [one.cpu_s for one in seen]
+    session, step = _solve(
+        [(one.sessions, one.steps) for one in seen],
+        [max(0.0, one.cpu_s - second_s * one.wall_s) for one in seen],
     )
     sessions = [one.sessions for one in seen]
     # The base is read before any session, so only the growth is fitted.
@@ -264,7 +270,7 @@ def fit(seen: Sequence[Observation], *, source: str) -> CostModel:
     }
     return CostModel(
         source=source,
-        second_s=second,
+        second_s=second_s,
         session_s=session,
         step_s=step,
         memory_base=parts["memory"][0],
@@ -288,7 +294,12 @@ def cost_of(run: Run) -> CostModel:
     chosen = [one for one in found if one.turns != CHECK_TURNS] or found
     framework = ", ".join(f"{name} {version}" for name, version in sorted(run.header.framework.items()))
     started = f"{run.header.started:%Y-%m-%d %H:%M} UTC"
-    return fit(chosen, source=f"{run.header.environment.name} under {framework}, measured {started}")
+    idle = [one.value / NANOSECONDS for one in run.of(Cost) if one.name == IDLE]
+    return fit(
+        chosen,
+        source=f"{run.header.environment.name} under {framework}, measured {started}",
+        second_s=idle[0] if idle else 0.0,
+    )
 
 
 def _solve(rows: Sequence[tuple[float, ...]], values: Sequence[float]) -> list[float]:

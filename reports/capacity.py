@@ -120,8 +120,8 @@ def _costs(cost: CostModel | None) -> Section:
         )
     blocks: tuple[Block, ...] = (
         paragraph(
-            "Fitted by relative least squares with parts that are not negative: CPU seconds of the server = a part per second + "
-            "a part per session + a part per step; memory, descriptors and threads at their peak = a base + a part per session."
+            "Fitted by relative least squares with parts that are not negative: CPU seconds of the server = a part per second, "
+            "measured without sessions, + a part per session + a part per step; memory, descriptors and threads at their peak = a base + a part per session."
         ),
         Facts(
             (
@@ -179,7 +179,7 @@ def _cells(run: Run) -> Section:
     rows = tuple(_cell(one) for one in observations(run))
     table = Table(
         caption="What each cell used",
-        about="every cell in a fresh server",
+        about="every cell in a fresh server that has served a few sessions before",
         columns=(
             Column("Sessions", numeric=True),
             Column("Turns", numeric=True),

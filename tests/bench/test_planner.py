@@ -1,0 +1,156 @@
+"""The planner's arithmetic: exact on costs that are known, and monotone in everything that is asked for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.planner import CostModel, EpisodeModel, Impossible, Node, NotEnough, Observation, fit, plan_fleet
+
+COST = CostModel(
+    source="synthetic",
+    second_s=0.1,
+    session_s=0.001,
+    step_s=0.000125,
+    memory_base=100 * 2**20,
+    memory_session=64 * 2**10,
+    fds_base=10,
+    fds_session=1,
+    threads_base=1,
+    threads_session=1,
+    largest=1000,
+    cells=4,
+)
+EPISODE = EpisodeModel(turns=8, think_s=19, tool_s=1)
+NODE = Node(cores=4, memory_bytes=16 * 2**30, nofile=100_000, pids=None)
+parts = st.floats(1e-6, 1e-1)
+
+
+def observed(sessions, turns, *, second=0.1, session=0.001, step=0.000125, wall=5.0):
+    return Observation(
+        cell=f"held-{sessions}-{turns}",
+        sessions=sessions,
+        turns=turns,
+        wall_s=wall,
+        cpu_s=second * wall + sessions * (session + turns * step),
+        memory_before=100 * 2**20,
+        memory_peak=100 * 2**20 + sessions * 64 * 2**10,
+        fds_before=10,
+        fds_peak=10 + sessions,
+        threads_before=1,
+        threads_peak=1 + sessions,
+    )
+
+
+def lines(plan):
+    return {line.name: line.value for line in plan.lines}
+
+
+def test_a_plan_is_the_arithmetic_that_it_prints():
+    plan = plan_fleet(20_000, EPISODE, COST, NODE, utilisation=0.6)
+    # An episode costs 1 + 8 x 0.125 = 2 ms in 160 s, so half a core carries 0.5 / 12.5e-6 sessions.
+    assert (plan.per_replica, plan.bound_by) == (40_000, "cpu")
+    assert (plan.replicas, plan.nodes) == (1, 1)
+    values = lines(plan)
+    assert values["CPU of an episode"] == pytest.approx(2.0)
+    assert values["CPU of a replica"] == pytest.approx(0.1 + 20_000 * 0.002 / 160)
+    assert values["memory of a replica"] == 100 + 20_000 / 16
+    assert values["descriptors of a replica"] == 20_010
+    assert values["tools that work at once on a replica"] == 1_000
+    assert values["steps per second, all replicas"] == 1_000
+    assert values["opening all sessions takes at least"] == pytest.approx(20)
+    # 1.5 x 1 s + 0.1 s may pass, and 19 s are thought: 20.6 s of work of 0.125 ms each.
+    assert values["sessions at which steps of a replica become too slow"] == 164_800
+    assert plan.settings == {
+        "max_sessions": 25_000,
+        "nofile": 25_210,
+        "tools_in_flight": 1_250,
+        "idle_timeout_s": 100,
+    }
+    assert plan.proxy["max_connections_per_replica"] == 25_000
+    assert plan.proxy["nofile"] == 40_200
+
+
+@pytest.mark.parametrize(
+    ("changed", "bound_by", "per_replica"),
+    [
+        ({"nofile": 1_210}, "descriptors", 1_000),
+        ({"memory_bytes": 4 * (100 * 2**20 + 1_000 * 64 * 2**10), "cores": 4}, "memory", None),
+        ({"pids": 4 * 501}, "threads", 500),
+    ],
+)
+def test_what_is_scarce_bounds_a_replica(changed, bound_by, per_replica):
+    node = NODE.model_copy(update=changed)
+    plan = plan_fleet(10_000, EPISODE, COST, node, memory_share=1.0)
+    assert plan.bound_by == bound_by
+    assert plan.per_replica == (per_replica or 1_000)
+    assert plan.replicas == math.ceil(10_000 / plan.per_replica)
+    assert plan.nodes == math.ceil(plan.replicas / 4)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_more_sessions_never_need_less(one, other):
+    fewer, more = (plan_fleet(number, EPISODE, COST, NODE) for number in sorted((one, other)))
+    assert fewer.replicas <= more.replicas
+    assert fewer.nodes <= more.nodes
+    assert fewer.proxy["nofile"] <= more.proxy["nofile"]
+
+
+@given(st.integers(1, 10**5), st.floats(0.1, 60), st.floats(0.1, 60))
+def test_a_policy_that_thinks_longer_never_needs_more_replicas(sessions, one, other):
+    short, long = sorted((one, other))
+    plans = [
+        plan_fleet(sessions, EPISODE.model_copy(update={"think_s": think}), COST, NODE)
+        for think in (short, long)
+    ]
+    assert plans[1].replicas <= plans[0].replicas
+
+
+@given(st.integers(1, 10**6), st.floats(0.2, 1.0), st.integers(1, 64))
+def test_no_replica_is_given_more_than_it_holds_and_no_node_more_than_its_cores(sessions, utilisation, cores):
+    plan = plan_fleet(
+        sessions, EPISODE, COST, NODE.model_copy(update={"cores": cores}), utilisation=utilisation
+    )
+    assert plan.replicas * plan.per_replica >= sessions
+    assert (plan.replicas - 1) * plan.per_replica < sessions
+    assert plan.replicas_per_node <= cores
+    assert lines(plan)["CPU of a replica"] <= utilisation + 1e-9
+
+
+@given(parts, parts, parts)
+def test_a_fit_of_exact_cells_gives_the_parts_that_they_were_made_of(second, session, step):
+    cells = [
+        observed(sessions, turns, second=second, session=session, step=step)
+        for sessions in (50, 200)
+        for turns in (2, 5)
+    ]
+    cost = fit(cells, source="synthetic", second_s=second)
+    for seen in (*cells, observed(400, 4, second=second, session=session, step=step, wall=9.0)):
+        predicted = cost.cpu_s(sessions=seen.sessions, turns=seen.turns, wall_s=seen.wall_s)
+        assert predicted == pytest.approx(seen.cpu_s, rel=1e-4)
+    assert cost.memory_bytes(400) == pytest.approx(100 * 2**20 + 400 * 64 * 2**10)
+    assert (cost.fds(400), cost.threads(400)) == (pytest.approx(410), pytest.approx(401))
+
+
+@pytest.mark.parametrize(
+    "shapes", [[(50, 2), (50, 5), (50, 4)], [(50, 2), (100, 2), (200, 2)], [(50, 2), (200, 5)]]
+)
+def test_cells_that_cannot_tell_the_parts_apart_are_refused(shapes):
+    with pytest.raises(NotEnough, match="two numbers of turns and two numbers of sessions"):
+        fit([observed(*shape) for shape in shapes], source="synthetic")
+
+
+def test_what_cannot_be_planned_is_said():
+    with pytest.raises(Impossible, match="give --think or --tool"):
+        plan_fleet(1, EpisodeModel(turns=8, think_s=0, tool_s=0), COST, NODE)
+    with pytest.raises(Impossible, match="by memory"):
+        plan_fleet(1, EPISODE, COST, NODE.model_copy(update={"memory_bytes": 2**20}))
+
+
+def test_a_plan_far_beyond_what_was_measured_says_so():
+    assert plan_fleet(1_000, EPISODE, COST, NODE).warnings == ()
+    (warning,) = plan_fleet(10_000, EPISODE, COST, NODE).warnings
+    assert "extrapolated" in warning
