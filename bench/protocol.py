@@ -346,6 +346,82 @@ class Costed(_Message):
     live_bytes: list[float]
 
 
+class ListWays(_Message):
+    """Ask in which ways the adapter steps many episodes of this process, and takes whole rollouts."""
+
+    type: Literal["list_ways"] = "list_ways"
+
+
+class Way(BaseModel):
+    """Hold one way: what it is in the framework, and for how many episodes it is meant at the most."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    note: str
+    most: int | None = None
+
+
+class Ways(_Message):
+    """Carry the ways by name, each kind in the adapter's order."""
+
+    type: Literal["ways"] = "ways"
+    executors: dict[str, Way]
+    rollouts: dict[str, Way]
+
+
+class StepTogether(_Message):
+    """Make `sessions` episodes, step all of them once for each call of a script, and close them; `batches` times.
+
+    Session i plays script i modulo their number; all scripts have as many calls.
+    """
+
+    type: Literal["step_together"] = "step_together"
+    environment: str
+    executor: str
+    sessions: int = Field(ge=1)
+    batches: int = Field(ge=1)
+    scripts: list[Script] = Field(min_length=1)
+
+
+class SteppedTogether(_Message):
+    """Carry what was measured: wall time per step of every round, and sums over all batches of the other times, in ns.
+
+    `uss_growth_bytes` is what the first batch added to the memory that the process shares with nobody.
+    """
+
+    type: Literal["stepped_together"] = "stepped_together"
+    step_ns: list[float]
+    step_cpu_ns: int
+    open_ns: int
+    close_ns: int
+    wrong: int
+    first_wrong: str | None = None
+    uss_growth_bytes: int | None = None
+    threads: int
+
+
+class RollOut(_Message):
+    """Take whole rollouts along one of the framework's paths, all at the same time, with a scripted model."""
+
+    type: Literal["roll_out"] = "roll_out"
+    environment: str
+    path: str
+    rollouts: int = Field(ge=1)
+    scripts: list[Script] = Field(min_length=1)
+
+
+class RolledOut(_Message):
+    """Carry what all rollouts took together: wall and CPU time of the process and its children, memory, processes."""
+
+    type: Literal["rolled_out"] = "rolled_out"
+    wall_ns: int
+    cpu_ns: int
+    succeeded: int
+    first_wrong: str | None = None
+    growth_bytes: int | None = None
+    processes: int
+
+
 class Failed(_Message):
     """Say that a request could not be carried out.
 
@@ -376,7 +452,10 @@ Request = Annotated[
     | Serve
     | Observe
     | Load
-    | Cost,
+    | Cost
+    | ListWays
+    | StepTogether
+    | RollOut,
     Field(discriminator="type"),
 ]
 Reply = Annotated[
@@ -398,6 +477,9 @@ Reply = Annotated[
     | Samples
     | Loaded
     | Costed
+    | Ways
+    | SteppedTogether
+    | RolledOut
     | Failed,
     Field(discriminator="type"),
 ]

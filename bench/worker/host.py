@@ -72,14 +72,14 @@ class Host:
         """
         if collect:
             gc.collect()
-            _trim()
+            trim()
         lags, self._lags = sorted(self._lags), []
         open_sessions = self._open_sessions()
         most, self._most_sessions = max(self._most_sessions, open_sessions), open_sessions
         return protocol.Observed(
             seq=seq,
             rss_bytes=_rss_bytes(),
-            uss_bytes=_uss_bytes() if collect else None,
+            uss_bytes=read_uss() if collect else None,
             cpu_ns=time.process_time_ns(),
             threads=threading.active_count(),
             fds=len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0,
@@ -106,14 +106,16 @@ def _rss_bytes() -> int:
     return pages * os.sysconf("SC_PAGESIZE")
 
 
-def _trim() -> None:
+def trim() -> None:
+    """Give what the allocator holds in reserve back to the system, where it can be asked to."""
     # glibc only; elsewhere readings show what the allocator keeps for later, too.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
-def _uss_bytes() -> int | None:
+def read_uss() -> int | None:
+    """Return the memory that this process shares with nobody, where the system tells it."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:

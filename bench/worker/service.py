@@ -21,6 +21,7 @@ from bench.worker.compiled import CompiledEnvironments
 from bench.worker.cost import measure_cost
 from bench.worker.drive import Driver, SessionRequest, Unsupported
 from bench.worker.host import Host
+from bench.worker.live import UnknownWay, list_ways, roll_out, step_together
 from bench.worker.load import run_load
 from canonical.adapter import Adapter, SessionError
 from canonical.catalogue import UnknownEnvironmentError
@@ -92,7 +93,7 @@ class Service:
             self._send(await self._carry_out(request))
         except asyncio.CancelledError:
             raise
-        except (ValidationError, json.JSONDecodeError, RequestError, UnknownEnvironmentError) as error:
+        except (ValidationError, json.JSONDecodeError, RequestError, UnknownEnvironmentError, UnknownWay) as error:
             self._send(protocol.Failed(seq=seq, kind="request", reason=str(error)))
         except SessionError as error:
             self._send(protocol.Failed(seq=seq, kind="session", reason=str(error)))
@@ -124,6 +125,12 @@ class Service:
                 return await run_load(self._adapter, self._compiled, request, self._send)
             case protocol.Cost():
                 return measure_cost(request)
+            case protocol.ListWays():
+                return list_ways(self._adapter, seq)
+            case protocol.StepTogether():
+                return await step_together(self._adapter, self._compiled, request)
+            case protocol.RollOut():
+                return await roll_out(self._adapter, request)
 
     def _start(self, request: protocol.Start) -> protocol.Started:
         if request.protocol != protocol.PROTOCOL:
