@@ -159,7 +159,10 @@ class _PooledBatch(_Batch):
     async def step(self, actions: Sequence[Any]) -> list[Any]:
         loop, pool = asyncio.get_running_loop(), self._pool
         return await asyncio.gather(
-            *(loop.run_in_executor(pool, *pair) for pair in zip(self._steps, actions, strict=True))
+            *(
+                loop.run_in_executor(pool, step, action)
+                for step, action in zip(self._steps, actions, strict=True)
+            )
         )
 
     async def close(self) -> None:

@@ -72,13 +72,15 @@ class TaskSet:
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._by_id: dict[str, Task] = {}
-        self._by_split: dict[str, list[Task]] = {}
+        by_split: dict[str, list[Task]] = {}
         self._sha256: str | None = None
         for task in tasks:
             if task.id in self._by_id:
                 raise ValueError(f"task id {task.id!r} appears twice")
             self._by_id[task.id] = task
-            self._by_split.setdefault(task.split, []).append(task)
+            by_split.setdefault(task.split, []).append(task)
+        # One tuple for all who ask: frameworks keep it in every one of thousands of environment objects.
+        self._by_split = {split: tuple(found) for split, found in by_split.items()}
         if not self._by_id:
             raise ValueError("a task set needs at least one task")
 
@@ -103,7 +105,7 @@ class TaskSet:
             UnknownTaskError: There is no such split.
         """
         try:
-            return tuple(self._by_split[name])
+            return self._by_split[name]
         except KeyError:
             raise UnknownTaskError(
                 f"there is no split {name!r}; the splits are {', '.join(self._by_split)}"

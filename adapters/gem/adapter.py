@@ -12,9 +12,11 @@ from typing import Any, cast
 import gem
 
 from adapters.gem.compiler import Compiled, CompiledEnvironment, Refusal, compile_environment
+from adapters.gem.executors import make_executors
 from adapters.gem.session import GemSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.environment import Environment
+from canonical.executor import Executor
 
 MAX_THREADS = 4_096
 """How many sessions can be stepped at the same time. Threads are started when they are needed."""
@@ -84,6 +86,10 @@ class GemAdapter:
             SessionError: There is no such split, or a task cannot be played.
         """
         return await asyncio.to_thread(_walk, compiled, split)
+
+    def executors(self) -> Mapping[str, Executor]:
+        """Return how GEM's users step many environments of one process."""
+        return make_executors()
 
     def compile(self, environment: Environment[Any], /) -> Compiled:
         """Make a GEM `Env` class that plays the environment, and register it with GEM."""

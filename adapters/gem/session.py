@@ -100,7 +100,7 @@ class GemSession:
         self._paid += reward
         self._is_over = terminated or truncated
         try:
-            return _read_result(observation, reward, terminated, truncated, info)
+            return read_result(observation, reward, terminated, truncated, info)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("step", error) from error
 
@@ -173,7 +173,12 @@ class GemSession:
             raise SessionError(str(error)) from error
 
 
-def _read_result(text: str, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> StepResult:
+def read_result(text: str, reward: Any, terminated: Any, truncated: Any, info: dict[str, Any]) -> StepResult:
+    """Return what a step of a compiled environment showed.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is not what a compiled environment shows.
+    """
     cause = Cause(info["cause"]) if "cause" in info else None
     ending = None if cause is None else cause.ending
     if (terminated, truncated) != (ending is Ending.TERMINATED, ending is Ending.TRUNCATED):

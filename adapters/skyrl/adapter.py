@@ -14,10 +14,12 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv
 from skyrl_gym.envs.registration import EnvSpec
 
 from adapters.skyrl.compiler import CompiledEnvironment, compile_environment
+from adapters.skyrl.executors import make_executors
 from adapters.skyrl.session import SkyRLSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.environment import Environment
 from canonical.episode import StartError
+from canonical.executor import Executor
 from canonical.task import UnknownTaskError
 
 MAX_ENV_WORKERS = 32
@@ -95,6 +97,10 @@ class SkyRLAdapter:
         except (UnknownTaskError, StartError) as error:
             raise SessionError(str(error)) from error
         return [row["extra_info"]["task"] for row in rows]
+
+    def executors(self) -> Mapping[str, Executor]:
+        """Return how SkyRL Gym's users step many environments of one process."""
+        return make_executors(MAX_ENV_WORKERS)
 
     def compile(self, environment: Environment[Any], /) -> type[CompiledEnvironment]:
         """Return a `BaseTextEnv` class that plays the environment."""

@@ -116,7 +116,7 @@ class SkyRLSession:
         if "failure" in output["metadata"]:
             raise SessionError(output["metadata"]["failure"])
         try:
-            result = _read_output(output)
+            result = read_output(output)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("what step returned", error) from error
         self._paid += output["reward"]
@@ -219,7 +219,12 @@ class SkyRLSession:
             raise
 
 
-def _read_output(output: BaseTextEnvStepOutput) -> StepResult:
+def read_output(output: BaseTextEnvStepOutput) -> StepResult:
+    """Return what a step of a compiled environment showed.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is not what a compiled environment shows.
+    """
     metadata: Any = output["metadata"]
     (message,) = output["observations"]
     error, cause = metadata["error"], None if metadata["cause"] is None else Cause(metadata["cause"])

@@ -11,6 +11,7 @@ from typing import Any
 from adapters.verifiers.compiler import Target, targets
 from canonical.adapter import Endpoint, Feature, Level, Session, SessionError, Support
 from canonical.environment import Environment
+from canonical.executor import Coroutines, Executor, Start
 from canonical.task import UnknownTaskError
 
 _RESULTS = {
@@ -88,6 +89,27 @@ class VerifiersAdapter:
         except UnknownTaskError as error:
             raise SessionError(str(error)) from error
         return tasks
+
+    def executors(self) -> Mapping[str, Executor]:
+        """Return how many rollouts of one process go on: turn by turn, and as tasks of the event loop."""
+
+        async def make(compiled: Any, start: Start) -> Session:
+            session: Session = self._session.make_session(compiled)
+            await session.open(start.task, start.seed)
+            return session
+
+        return {
+            "plain loop": Coroutines(
+                "the loop of a rollout without its model, one turn of one rollout after the other",
+                make,
+                together=False,
+            ),
+            "tasks": Coroutines(
+                "as Verifiers does it: every rollout is a task of one event loop; without the model",
+                make,
+                together=True,
+            ),
+        }
 
     def compile(self, environment: Environment[Any], /) -> Any:
         """Return the environment as an object of Verifiers."""
