@@ -13,6 +13,7 @@ from bench.comparison import compare
 from bench.conformance import ConformanceResult, run_conformance
 from bench.held import search_ceiling
 from bench.latency import time_one_session
+from bench.live import measure_live
 from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.recording import Recording, Request, make_scripts
@@ -46,6 +47,7 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
                 await _weigh(recording)
                 await time_one_session(recording, server)
                 await compare(recording, server)
+            await measure_live(recording)
             await search_ceiling(recording)
             recording.conclude()
 

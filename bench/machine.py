@@ -385,6 +385,15 @@ def _memory_bytes(proc: Path) -> int | None:
     return None
 
 
+def available_bytes(*, proc: Path = PROC) -> int | None:
+    """Return the memory that programs could still get without swapping, where the system tells it."""
+    for line in (_text(proc / "meminfo") or "").splitlines():
+        words = line.split()
+        if len(words) == 3 and words[0] == "MemAvailable:" and words[1].isdecimal() and words[2] == "kB":
+            return int(words[1]) * 1024
+    return None
+
+
 def _cgroup_folders(proc: Path, sys: Path, controller: str) -> tuple[list[Path], bool]:
     """List the control group's folders that may limit a controller, and whether they are of version 2."""
     paths = {}

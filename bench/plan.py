@@ -27,6 +27,11 @@ class Plan(BaseModel):
         trials: Trials that each point of the bisection must pass.
         confirmations: Trials in fresh servers that the result must pass.
         scripts: How many different tasks are played.
+        live: Numbers of episodes that are alive in one process, for frameworks that run there; none leaves them out.
+        live_turns: How often each of them is stepped.
+        live_steps: Steps that a number of episodes gets at least, in as many batches as it takes, where time allows.
+        live_budget_s: Seconds that the batches of one number may take.
+        rollouts: Whole rollouts that are taken at the same time along each path of a framework that has such paths.
         patience_s: How long a session under load waits for an answer before it gives up, in seconds.
         arrival: Lets sessions arrive by themselves instead of searching how many can be held; none by default.
         arrival_s: For how many seconds they arrive; no more than `cap` of them.
@@ -53,6 +58,11 @@ class Plan(BaseModel):
     trials: int = Field(ge=1)
     confirmations: int = Field(ge=0)
     scripts: int = Field(ge=1)
+    live: tuple[int, ...]
+    live_turns: int = Field(ge=1)
+    live_steps: int = Field(ge=1)
+    live_budget_s: float = Field(gt=0)
+    rollouts: int = Field(ge=0)
     patience_s: float = Field(gt=0, default=120.0)
     arrival: Arrival | None = None
     arrival_s: float = Field(gt=0)
@@ -81,6 +91,11 @@ SMOKE = Plan(
     trials=1,
     confirmations=0,
     scripts=8,
+    live=(1, 10, 100),
+    live_turns=2,
+    live_steps=100,
+    live_budget_s=4.0,
+    rollouts=0,
     arrival_s=4.0,
     probe=4,
     cross_check=8,
@@ -101,6 +116,11 @@ QUICK = Plan(
     trials=1,
     confirmations=1,
     scripts=32,
+    live=(1, 10, 100, 1_000, 10_000, 100_000),
+    live_turns=2,
+    live_steps=2_000,
+    live_budget_s=20.0,
+    rollouts=3,
     arrival_s=30.0,
     probe=64,
     cross_check=32,
@@ -121,6 +141,11 @@ FULL = Plan(
     trials=3,
     confirmations=5,
     scripts=64,
+    live=(1, 10, 100, 1_000, 10_000, 100_000),
+    live_turns=4,
+    live_steps=20_000,
+    live_budget_s=600.0,
+    rollouts=8,
     arrival_s=120.0,
     probe=256,
     cross_check=64,

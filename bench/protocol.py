@@ -386,7 +386,7 @@ class StepTogether(_Message):
 class SteppedTogether(_Message):
     """Carry what was measured: wall time per step of every round, and sums over all batches of the other times, in ns.
 
-    `uss_growth_bytes` is what the first batch added to the memory that the process shares with nobody.
+    `uss_open_bytes` is the memory that the process shares with nobody while the first batch is open.
     """
 
     type: Literal["stepped_together"] = "stepped_together"
@@ -396,7 +396,7 @@ class SteppedTogether(_Message):
     close_ns: int
     wrong: int
     first_wrong: str | None = None
-    uss_growth_bytes: int | None = None
+    uss_open_bytes: int | None = None
     threads: int
 
 

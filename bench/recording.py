@@ -21,6 +21,7 @@ from bench.server import Server
 from bench.stacks import ROOT, Stack
 from bench.workloads import Workload, play_unfinished, return_when_left
 from canonical.environment import Environment
+from canonical.step import StepResult
 
 _ANSWER_TIMEOUT_S = 60.0
 _LOAD_TIMEOUT_S = 3600.0
@@ -235,6 +236,22 @@ async def make_scripts(environment: Environment[Any], plan: Plan) -> list[protoc
         calls = [call.to_json() for call, _ in played]
         scripts.append(protocol.Script(task=task.id, seed=index, calls=calls, expected=expected))
     return scripts
+
+
+def expect(result: StepResult, total: float | None = None) -> protocol.Expected:
+    """Return what the reference showed, as a script holds it.
+
+    Args:
+        result: The reference's answer to one action.
+        total: The return of an episode that is left after it; by default, of one that it ends.
+    """
+    is_over = result.cause is not None
+    return protocol.Expected(
+        text=result.observation.text,
+        reward=result.reward,
+        ended=is_over,
+        total=result.total if total is None and is_over else total,
+    )
 
 
 def shorten(scripts: Sequence[protocol.Script], turns: int) -> list[protocol.Script]:

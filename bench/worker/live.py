@@ -66,7 +66,7 @@ async def step_together(
         close_ns=crowd.close_ns,
         wrong=crowd.wrong,
         first_wrong=crowd.first_wrong,
-        uss_growth_bytes=crowd.uss_growth,
+        uss_open_bytes=crowd.uss_open,
         threads=crowd.threads,
     )
 
@@ -92,18 +92,16 @@ class _Crowd:
         self.step_cpu_ns = self.open_ns = self.close_ns = 0
         self.wrong = 0
         self.first_wrong: str | None = None
-        self.uss_growth: int | None = None
+        self.uss_open: int | None = None
         self.threads = 0
 
     async def play(self, *, weigh: bool) -> None:
-        before = _weigh() if weigh else None
         start = time.perf_counter_ns()
         batch = await self._executor.open(self._compiled, self._starts)
         self.open_ns += time.perf_counter_ns() - start
         try:
-            after = _weigh() if weigh else None
-            if before is not None and after is not None:
-                self.uss_growth = max(0, after - before)
+            if weigh:
+                self.uss_open = _weigh()
             for turn, actions in enumerate(self._actions):
                 start, cpu = time.perf_counter_ns(), time.process_time_ns()
                 shown = await batch.step(actions)
