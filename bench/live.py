@@ -206,20 +206,24 @@ async def _roll(
     recording: Recording, worker: Worker, name: str, way: protocol.Way, scripts: list[protocol.Script]
 ) -> None:
     number = recording.plan.rollouts
+
+    async def roll(rollouts: int) -> protocol.RolledOut:
+        return await worker.request(
+            protocol.RolledOut,
+            lambda seq: protocol.RollOut(
+                seq=seq,
+                environment=recording.request.environment,
+                path=name,
+                rollouts=rollouts,
+                scripts=scripts,
+            ),
+            timeout_s=_TIMEOUT_S,
+        )
+
     try:
         # The first one pays for what is loaded once.
-        for rollouts in (1, number):
-            found = await worker.request(
-                protocol.RolledOut,
-                lambda seq, rollouts=rollouts: protocol.RollOut(
-                    seq=seq,
-                    environment=recording.request.environment,
-                    path=name,
-                    rollouts=rollouts,
-                    scripts=scripts,
-                ),
-                timeout_s=_TIMEOUT_S,
-            )
+        await roll(1)
+        found = await roll(number)
     except RequestFailed as error:
         recording.writer.write(Note(text=f"Rollouts by {name} were not measured: {error.reason}"))
         return

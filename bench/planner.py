@@ -324,7 +324,7 @@ class Line(_Part):
     unit: str
 
 
-class FleetPlan(_Part):
+class CapacityPlan(_Part):
     """Say what many sessions need, and how it was computed.
 
     Attributes:
@@ -371,7 +371,7 @@ class _Sheet:
         return value
 
 
-def plan_fleet(
+def plan_capacity(
     sessions: int,
     episode: EpisodeModel,
     cost: CostModel,
@@ -379,7 +379,7 @@ def plan_fleet(
     *,
     utilisation: float = 0.6,
     memory_share: float = 0.8,
-) -> FleetPlan:
+) -> CapacityPlan:
     """Compute what it takes to hold so many sessions.
 
     Args:
@@ -430,7 +430,7 @@ def plan_fleet(
         "idle_timeout_s": math.ceil(2 * episode.cycle_s + 60),
         "addresses_per_replica": math.ceil(most / node.ports),
     }
-    return FleetPlan(
+    return CapacityPlan(
         sessions=sessions,
         episode=episode,
         cost=cost,

@@ -17,7 +17,7 @@ from rosetta.console import Console, output_options
 from rosetta.options import choose_stack, framework_option, make_ready, out_folder_option, release_option
 
 if TYPE_CHECKING:
-    from bench.planner import CostModel, FleetPlan
+    from bench.planner import CostModel, CapacityPlan
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -221,7 +221,7 @@ def _plan(
     console: Console,
 ) -> None:
     from bench.machine import Machine  # noqa: PLC0415 - as in `_check`
-    from bench.planner import EpisodeModel, Impossible, Node, NotEnough, cost_of, plan_fleet  # noqa: PLC0415
+    from bench.planner import EpisodeModel, Impossible, Node, NotEnough, cost_of, plan_capacity  # noqa: PLC0415
     from bench.records import read_run  # noqa: PLC0415
 
     turns, think, tool = shape
@@ -229,7 +229,7 @@ def _plan(
     changes = dict(zip(("cores", "memory_bytes", "nofile"), given, strict=True))
     node = node.model_copy(update={key: value for key, value in changes.items() if value is not None})
     try:
-        found = plan_fleet(
+        found = plan_capacity(
             sessions,
             EpisodeModel(turns=turns, think_s=think, tool_s=tool),
             cost_of(read_run(folder)),
@@ -241,7 +241,7 @@ def _plan(
     console.result(_text(found, folder), {"costs": str(folder), **found.model_dump(mode="json")})
 
 
-def _text(found: FleetPlan, folder: Path) -> str:
+def _text(found: CapacityPlan, folder: Path) -> str:
     node = found.node
     lines = [
         (

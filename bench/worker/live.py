@@ -54,7 +54,9 @@ async def step_together(
     raise_file_limit()
     executors = adapter.executors() if isinstance(adapter, ExecutorListing) else {}
     if request.executor not in executors:
-        raise UnknownWay(f"{adapter.name} has no executor {request.executor!r}; there are {', '.join(executors)}")
+        raise UnknownWay(
+            f"{adapter.name} has no executor {request.executor!r}; there are {', '.join(executors)}"
+        )
     crowd = _Crowd(executors[request.executor], compiled.get(request.environment), request)
     for batch in range(request.batches):
         await crowd.play(weigh=batch == 0)
@@ -118,7 +120,11 @@ class _Crowd:
         for session, result in enumerate(results):
             wanted = (self._scripts[session % len(self._scripts)].expected or [])[turn]
             is_over = result.cause is not None
-            if (result.observation.text, result.reward, is_over) != (wanted.text, wanted.reward, wanted.ended):
+            if (result.observation.text, result.reward, is_over) != (
+                wanted.text,
+                wanted.reward,
+                wanted.ended,
+            ):
                 self.wrong += 1
                 self.first_wrong = self.first_wrong or (
                     f"session {session}, turn {turn}: {result.observation.text!r}, {result.reward}, {is_over} "

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.planner import CostModel, EpisodeModel, Impossible, Node, NotEnough, Observation, fit, plan_fleet
+from bench.planner import (
+    CostModel,
+    EpisodeModel,
+    Impossible,
+    Node,
+    NotEnough,
+    Observation,
+    fit,
+    plan_capacity,
+)
 
 COST = CostModel(
     source="synthetic",
@@ -50,7 +59,7 @@ def lines(plan):
 
 
 def test_a_plan_is_the_arithmetic_that_it_prints():
-    plan = plan_fleet(20_000, EPISODE, COST, NODE, utilisation=0.6)
+    plan = plan_capacity(20_000, EPISODE, COST, NODE, utilisation=0.6)
     # An episode costs 1 + 8 x 0.125 = 2 ms in 160 s, so half a core carries 0.5 / 12.5e-6 sessions.
     assert (plan.per_replica, plan.bound_by) == (40_000, "cpu")
     assert (plan.replicas, plan.nodes) == (1, 1)
@@ -84,7 +93,7 @@ def test_a_plan_is_the_arithmetic_that_it_prints():
 )
 def test_what_is_scarce_bounds_a_replica(changed, bound_by, per_replica):
     node = NODE.model_copy(update=changed)
-    plan = plan_fleet(10_000, EPISODE, COST, node, memory_share=1.0)
+    plan = plan_capacity(10_000, EPISODE, COST, node, memory_share=1.0)
     assert plan.bound_by == bound_by
     assert plan.per_replica == (per_replica or 1_000)
     assert plan.replicas == math.ceil(10_000 / plan.per_replica)
@@ -93,7 +102,7 @@ def test_what_is_scarce_bounds_a_replica(changed, bound_by, per_replica):
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_more_sessions_never_need_less(one, other):
-    fewer, more = (plan_fleet(number, EPISODE, COST, NODE) for number in sorted((one, other)))
+    fewer, more = (plan_capacity(number, EPISODE, COST, NODE) for number in sorted((one, other)))
     assert fewer.replicas <= more.replicas
     assert fewer.nodes <= more.nodes
     assert fewer.proxy["nofile"] <= more.proxy["nofile"]
@@ -103,7 +112,7 @@ def test_more_sessions_never_need_less(one, other):
 def test_a_policy_that_thinks_longer_never_needs_more_replicas(sessions, one, other):
     short, long = sorted((one, other))
     plans = [
-        plan_fleet(sessions, EPISODE.model_copy(update={"think_s": think}), COST, NODE)
+        plan_capacity(sessions, EPISODE.model_copy(update={"think_s": think}), COST, NODE)
         for think in (short, long)
     ]
     assert plans[1].replicas <= plans[0].replicas
@@ -111,7 +120,7 @@ def test_a_policy_that_thinks_longer_never_needs_more_replicas(sessions, one, ot
 
 @given(st.integers(1, 10**6), st.floats(0.2, 1.0), st.integers(1, 64))
 def test_no_replica_is_given_more_than_it_holds_and_no_node_more_than_its_cores(sessions, utilisation, cores):
-    plan = plan_fleet(
+    plan = plan_capacity(
         sessions, EPISODE, COST, NODE.model_copy(update={"cores": cores}), utilisation=utilisation
     )
     assert plan.replicas * plan.per_replica >= sessions
@@ -145,12 +154,12 @@ def test_cells_that_cannot_tell_the_parts_apart_are_refused(shapes):
 
 def test_what_cannot_be_planned_is_said():
     with pytest.raises(Impossible, match="give --think or --tool"):
-        plan_fleet(1, EpisodeModel(turns=8, think_s=0, tool_s=0), COST, NODE)
+        plan_capacity(1, EpisodeModel(turns=8, think_s=0, tool_s=0), COST, NODE)
     with pytest.raises(Impossible, match="by memory"):
-        plan_fleet(1, EPISODE, COST, NODE.model_copy(update={"memory_bytes": 2**20}))
+        plan_capacity(1, EPISODE, COST, NODE.model_copy(update={"memory_bytes": 2**20}))
 
 
 def test_a_plan_far_beyond_what_was_measured_says_so():
-    assert plan_fleet(1_000, EPISODE, COST, NODE).warnings == ()
-    (warning,) = plan_fleet(10_000, EPISODE, COST, NODE).warnings
+    assert plan_capacity(1_000, EPISODE, COST, NODE).warnings == ()
+    (warning,) = plan_capacity(10_000, EPISODE, COST, NODE).warnings
     assert "extrapolated" in warning
