@@ -283,6 +283,7 @@ async def _play(driver: Worker, source: str, url: str | None, golden: Transcript
             for step in golden.steps:
                 # One by one, so that what was played stays when a step fails.
                 steps.append(TranscriptStep(step.action, await session.step(step.action)))  # noqa: PERF401
+            await session.reread()
             if golden.cause is not None:
                 reported = await _read_return(session, steps)
     except WorkerDied:

@@ -398,6 +398,7 @@ async def _play(driver: Worker, scenario: Scenario, source: str, url: str | None
 
 
 async def _operate(session: WorkerSession, operation: Operation, scenario: Scenario, played: _Played) -> None:
+    doing: str = operation.kind
     try:
         match operation.kind:
             case "open":
@@ -407,13 +408,16 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
             case "expose":
                 played.exposed.append((len(played.steps), await session.public_state()))
             case _:
+                doing = "reread"
+                await session.reread()
+                doing = operation.kind
                 if played.waits_for_report:
                     played.reported = await session.reported_return()
                 await session.close()
     except WorkerDied:
         raise
     except (WorkerError, SessionError, ValueError) as error:
-        played.failure = f"'{operation.kind}' failed: {error}"
+        played.failure = f"'{doing}' failed: {error}"
 
 
 async def _expected(environment: Environment[Any], scenario: Scenario) -> dict[str, Transcript]:
@@ -457,7 +461,9 @@ def _compare(
         session = f"{name} (task {reference.task}, seed {reference.seed})"
         framework = _shown(mine, reference)
         different = first_difference(project(reference, absent), project(framework, absent))
-        if different is not None and not (different.piece == "length" and mine.failure):
+        # An episode that broke off before it was open has shown nothing; why it did says more.
+        is_cut = not framework.prompt or (different is not None and different.piece == "length")
+        if different is not None and not (is_cut and mine.failure):
             yield Divergence(
                 what, session, different.step, different.piece, different.left, different.right,
                 _action_at(reference, different),

@@ -122,6 +122,15 @@ class WorkerSession:
         )
         return WorkerSession(self._worker, name)
 
+    async def reread(self) -> None:
+        """Make sure that the framework shows the same of the episode wherever else a model may read of it.
+
+        Raises:
+            SessionError: It shows something else, or failed.
+            WorkerError: The worker broke down.
+        """
+        await self._request(protocol.Alike, lambda seq: protocol.Reread(seq=seq, session=self._name))
+
     async def close(self) -> None:
         """Free the session. Closing twice is harmless."""
         await self._request(protocol.Closed, lambda seq: protocol.Close(seq=seq, session=self._name))

@@ -155,6 +155,28 @@ class SnapshotSession(Session, Protocol):
         """
 
 
+@runtime_checkable
+class RereadSession(Session, Protocol):
+    """Be a session of a framework that shows an episode in more places than `open` and `step` read.
+
+    Such are the rows of a data set, a list of tools that may be asked for again, an answer in the form that agents of the
+    framework get, and the messages of earlier turns. A model reads there, too, so conformance asks for them.
+    """
+
+    async def reread(self, compiled: Any, /) -> None:
+        """Read what a model is shown in those places, and make sure that it is what `open` and `step` returned.
+
+        Asked for after the last step and before the return is read, and never where time is measured. Where no episode is
+        open, there is nothing to read.
+
+        Args:
+            compiled: What `compile` returned; None when the server runs elsewhere.
+
+        Raises:
+            SessionError: It is something else, as the text says, or the framework failed.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Hold where compiled sessions are served.

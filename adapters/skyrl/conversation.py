@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from canonical.content import JSON, Block, Image, Text, project_text
-from canonical.dialect import describe_tools
+from canonical.content import JSON, Block, Image, Message, Text, project_text
+from canonical.dialect import TextForm, describe_tools
 from canonical.tool import ToolSpec
 
 Said: TypeAlias = dict[str, Any]
 """A message as SkyRL passes it on: `role` and `content`."""
 
+_KEYS = {"role", "content"}
+_GAP = "\n\n"
 _BEGIN, _END = "<tools>\n", "\n</tools>\n"
 _NO_TOOLS = describe_tools(())
 
@@ -45,6 +47,8 @@ def read_content(content: Any, texts: Any = None) -> tuple[Block, ...]:
         ValueError: The value is not content, or the texts are not those that were joined.
     """
     if isinstance(content, list):
+        if texts is not None:
+            raise ValueError("there are texts for a message that joins none")
         return tuple(_read_part(part) for part in content)
     if not isinstance(content, str):
         raise ValueError(f"content must be text or a list of parts, not {type(content).__name__}")  # noqa: TRY004
@@ -53,6 +57,18 @@ def read_content(content: Any, texts: Any = None) -> tuple[Block, ...]:
     if "\n".join(texts) != content:
         raise ValueError("the texts are not those of the message")
     return tuple(Text(text) for text in texts)
+
+
+def read_message(said: Mapping[str, Any], texts: Any = None) -> Message:
+    """Read a message, of which chat templates show whatever it holds.
+
+    Raises:
+        KeyError, ValueError: The value is not a message with role and content alone, or the texts are not those that were
+            joined.
+    """
+    if more := said.keys() - _KEYS:
+        raise ValueError(f"a message has role and content, and this one {', '.join(sorted(more))} too")
+    return Message(said["role"], read_content(said["content"], texts))
 
 
 def _write_part(block: Block) -> dict[str, JSON]:
@@ -64,9 +80,11 @@ def _write_part(block: Block) -> dict[str, JSON]:
 
 def _read_part(part: Any) -> Block:
     match part:
-        case {"type": "text", "text": str(text)}:
+        case {"type": "text", "text": str(text), **rest} if not rest:
             return Text(text)
-        case {"type": "image_url", "image_url": {"url": str(url)}} if url.startswith("data:"):
+        case {"type": "image_url", "image_url": {"url": str(url), **more}, **rest} if not (rest or more) and (
+            url.startswith("data:")
+        ):
             media_type, _, data = url.removeprefix("data:").partition(";base64,")
             return Image(base64.b64decode(data, validate=True), media_type)
         case _:
@@ -83,22 +101,30 @@ def add_tools(conversation: Sequence[Mapping[str, Any]], text: str) -> list[Said
         return [{"role": "system", "content": text}, *said]
     content = said[0]["content"]
     said[0]["content"] = (
-        f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
+        f"{content}{_GAP}{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
     )
     return said
 
 
 @lru_cache(maxsize=64)
-def _read_tools(rows: str) -> tuple[ToolSpec, ...]:
+def _read_tools(rows: str) -> tuple[tuple[ToolSpec, ...], Mapping[TextForm, str]]:
     # Every episode of an environment describes the same tools.
-    return tuple(ToolSpec(**json.loads(row)) for row in rows.split("\n"))
+    tools = tuple(ToolSpec(**json.loads(row)) for row in rows.split("\n"))
+    return tools, {form: describe_tools(tools, form) for form in TextForm}
 
 
-def take_tools(conversation: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolSpec, ...], list[Said]]:
+def take_tools(
+    conversation: Sequence[Mapping[str, Any]], form: TextForm | None = None
+) -> tuple[tuple[ToolSpec, ...], list[Said]]:
     """Return the tools that the system message describes, and the conversation without the description.
 
+    Args:
+        conversation: What the model reads first.
+        form: How it must be told to write calls; any of the known ways when left out.
+
     Raises:
-        ValueError: The conversation does not begin with a system message that describes tools.
+        ValueError: The conversation does not begin with a system message that ends with the description of its tools, word
+            for word.
     """
     if not conversation or conversation[0]["role"] != "system":
         raise ValueError("the conversation does not begin with a system message")
@@ -106,16 +132,28 @@ def take_tools(conversation: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolSpe
     content = system["content"]
     parts = isinstance(content, list)
     text = content[-1].get("text", "") if parts else content
-    begin = text.rfind(_BEGIN)
-    if begin != -1:
-        tools = _read_tools(text[begin + len(_BEGIN) : text.index(_END, begin)])
-        start = text.rfind("You act by calling tools.", 0, begin)
-    elif text.endswith(_NO_TOOLS):
-        tools, start = (), len(text) - len(_NO_TOOLS)
-    else:
-        raise ValueError("the system message describes no tools")
+    tools, texts = _described(text)
+    # Whatever a model is told of its tools beside the lines that are read here would stand in this text, too.
+    shown = next((t for f, t in texts.items() if form in {None, f} and text.endswith(t)), None)
+    if shown is None:
+        raise ValueError("the system message does not end with the description of its tools")
+    before = text[: len(text) - len(shown)]
     if parts:
+        if content[-1] != {"type": "text", "text": shown}:
+            raise ValueError("the last part of the system message is not the description of its tools")
         return tools, [{**system, "content": content[:-1]}, *rest]
-    if start == 0:
+    if not before:
+        read_message(system)
         return tools, rest
-    return tools, [{**system, "content": text[: start - 2]}, *rest]
+    if not before.endswith(_GAP):
+        raise ValueError("the system message has something between its text and the description of its tools")
+    return tools, [{**system, "content": before.removesuffix(_GAP)}, *rest]
+
+
+def _described(text: str) -> tuple[tuple[ToolSpec, ...], Mapping[TextForm, str]]:
+    begin = text.rfind(_BEGIN)
+    if text.endswith(_NO_TOOLS):
+        return (), dict.fromkeys(TextForm, _NO_TOOLS)
+    if begin == -1:
+        raise ValueError("the system message describes no tools")
+    return _read_tools(text[begin + len(_BEGIN) : text.index(_END, begin)])

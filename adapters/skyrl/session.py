@@ -11,18 +11,20 @@ import copy
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeVar
 
 import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import EnvSpec
 
 from adapters.skyrl.compiler import CompiledEnvironment, episode_turns
-from adapters.skyrl.conversation import read_content, take_tools
+from adapters.skyrl.conversation import Said, read_message, take_tools
 from canonical.adapter import Opened, SessionError
-from canonical.content import JSON, ErrorCode, Message, Observation
-from canonical.dialect import write_calls
-from canonical.episode import SnapshotError
+from canonical.content import JSON, ErrorCode, Observation
+from canonical.dialect import TextForm, write_calls
+from canonical.episode import SnapshotError, StartError
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.transcript import Action
 
@@ -44,6 +46,12 @@ class Snapshot:
     is_over: bool
 
 
+class _Begun(NamedTuple):
+    task: str
+    seed: int
+    conversation: list[Said]
+
+
 class SkyRLSession:
     """Be one trajectory after another, each with an environment object of its own.
 
@@ -61,6 +69,7 @@ class SkyRLSession:
         self._env: CompiledEnvironment | None = None
         self._running: Future[Any] | None = None
         self._lost: str | None = None
+        self._begun: _Begun | None = None
         self._shown: dict[str, Any] = {}
         self._paid = 0.0
         self._is_over = False
@@ -82,20 +91,20 @@ class SkyRLSession:
             raise SessionError(str(error)) from error
         if self._env is not None:
             await self._run(self._env.close)
-        self._env = env
+        self._env, self._begun = env, None
         conversation, metadata = await self._run(env.init, [])
         self._shown = {"init": metadata, "step": None}
         self._paid, self._is_over = 0.0, False
         if "failure" in metadata:
             raise SessionError(metadata["failure"])
         try:
-            tools, said = take_tools(conversation)
+            tools, said = take_tools(conversation, TextForm.HERMES)
             prompt = tuple(
-                Message(message["role"], read_content(message["content"], texts))
-                for message, texts in zip(said, metadata["texts"], strict=True)
+                read_message(message, texts) for message, texts in zip(said, metadata["texts"], strict=True)
             )
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("what init returned", error) from error
+        self._begun = _Begun(task, seed, conversation)
         return Opened(prompt, tools)
 
     async def step(self, action: Action) -> StepResult:
@@ -151,6 +160,37 @@ class SkyRLSession:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self._paid
 
+    async def reread(self, _compiled: Any, /) -> None:
+        """Take the row of the data set, from which the trainer starts, and see that its conversation is the same.
+
+        Raises:
+            SessionError: It is another one, or the environment failed.
+        """
+        begun = self._begun
+        if self._env is None or begun is None:
+            return
+        compiled = self._compiled
+        task = compiled.environment.tasks().get(begun.task)
+        try:
+            row = await self._run(partial(compiled.row, task, seed=begun.seed))
+            extras = {**row, "max_turns": episode_turns(compiled.environment)}
+            prompt = extras.pop("prompt")
+            env: Any = skyrl_gym.make(self._spec, env_config={}, extras=extras)
+        except (KeyError, ValueError, StartError) as error:
+            raise SessionError(f"the row of task {begun.task} cannot be played: {error}") from error
+        try:
+            conversation, metadata = await self._run(env.init, prompt)
+        finally:
+            await self._run(env.close)
+        played = (metadata.get("task"), metadata.get("seed"))
+        if played != (begun.task, begun.seed):
+            raise SessionError(f"the row of task {begun.task} and seed {begun.seed} plays {played}")
+        for place, (shown, began) in enumerate(zip_longest(conversation, begun.conversation)):
+            if shown != began:
+                raise SessionError(
+                    f"message {place} is {shown!r} from the row of task {begun.task}, and {began!r} from its episode"
+                )
+
     async def snapshot(self) -> Snapshot:
         """Return a copy of the environment object, which `copy.deepcopy` makes: SkyRL has no call for it.
 
@@ -183,7 +223,7 @@ class SkyRLSession:
         kept = await self.snapshot()
         child = SkyRLSession(self._spec, self._compiled, self._pool)
         child._env, child._paid, child._is_over = kept.env, kept.paid, kept.is_over
-        child._shown = dict(self._shown)
+        child._shown, child._begun = dict(self._shown), self._begun
         return child
 
     async def _copied(self, env: CompiledEnvironment) -> CompiledEnvironment:
@@ -233,12 +273,12 @@ def read_output(output: BaseTextEnvStepOutput) -> StepResult:
         raise ValueError(
             f"done is {output['done']} and ending is {metadata['ending']}, which does not fit the cause {cause}"
         )
-    if message["role"] != "user" or output.get("postprocessed_action") is not None:
+    answer = read_message(message, metadata.get("texts"))
+    if answer.role != "user" or output.get("postprocessed_action") is not None:
         raise ValueError("an observation is one message of the user, and the action stays as it was written")
     if not isinstance(output["reward"], float):
         raise ValueError(f"the reward is {output['reward']!r}")  # noqa: TRY004 - a wrong value, not a wrong argument
-    blocks = read_content(message["content"], metadata.get("texts"))
-    observation = Observation(blocks, None if error is None else ErrorCode(error))
+    observation = Observation(answer.blocks, None if error is None else ErrorCode(error))
     return StepResult(
         observation, output["reward"], metadata["total"], cause, metadata["components"] or NO_COMPONENTS
     )

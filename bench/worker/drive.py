@@ -9,7 +9,15 @@ from typing import Any, TypeAlias
 
 from bench import protocol
 from bench.worker.compiled import CompiledEnvironments
-from canonical.adapter import Adapter, Endpoint, Session, SessionError, SnapshotSession, TaskListing
+from canonical.adapter import (
+    Adapter,
+    Endpoint,
+    RereadSession,
+    Session,
+    SessionError,
+    SnapshotSession,
+    TaskListing,
+)
 from canonical.step import StepResult
 from canonical.transcript import action_from_json
 
@@ -24,6 +32,7 @@ SessionRequest: TypeAlias = (
     | protocol.Store
     | protocol.Restore
     | protocol.Fork
+    | protocol.Reread
     | protocol.ListTasks
 )
 """What is asked of a session, or of what a client sees before it has one."""
@@ -42,6 +51,7 @@ class Driver:
         self._adapter = adapter
         self._compiled = compiled
         self._sessions: dict[str, tuple[Session, AsyncExitStack]] = {}
+        self._connected: dict[str, protocol.Connect] = {}
         self._snapshots: dict[str, dict[str, object]] = {}
         cleanup.push_async_callback(self._close_all)
 
@@ -84,6 +94,9 @@ class Driver:
             case protocol.Fork():
                 await self.fork(request)
                 return protocol.Forked(seq=seq)
+            case protocol.Reread():
+                await self.reread(request.session)
+                return protocol.Alike(seq=seq)
             case protocol.ListTasks():
                 return protocol.Listed(seq=seq, tasks=await self.list_tasks(request))
 
@@ -101,6 +114,7 @@ class Driver:
             self._adapter.connect(compiled, Endpoint(request.url, lambda: 0))
         )
         self._sessions[request.session] = (session, stack)
+        self._connected[request.session] = request
 
     def session(self, name: str) -> Session:
         """Return the session of a name.
@@ -138,6 +152,7 @@ class Driver:
         except ValueError as error:
             raise SessionError(str(error)) from error
         _, stack = self._sessions.pop(request.session)
+        self._connected.pop(request.session, None)
         stepping = asyncio.ensure_future(session.step(action))
         await asyncio.sleep(0)
         stepping.cancel()
@@ -179,6 +194,26 @@ class Driver:
             raise SessionError(f"session {request.fork!r} is already connected")
         self._sessions[request.fork] = (await session.fork(), AsyncExitStack())
 
+    async def reread(self, name: str) -> None:
+        """Make sure that a session's framework shows the same wherever else a model may read of its episode.
+
+        Of a session that is unknown or already freed, nothing can be read.
+
+        Raises:
+            SessionError: It shows something else, or the framework failed.
+        """
+        if name not in self._sessions:
+            return
+        session = self._sessions[name][0]
+        if not isinstance(session, RereadSession):
+            return
+        asked = self._connected.get(name)
+        # Also for a server elsewhere: rows are written where the trainer is.
+        if asked is None or not asked.environment:
+            await session.reread(None)
+        else:
+            await session.reread(self._compiled.get(asked.environment, asked.workload))
+
     def _storable(self, name: str) -> SnapshotSession:
         session = self.session(name)
         if not isinstance(session, SnapshotSession):
@@ -200,6 +235,7 @@ class Driver:
     async def close(self, name: str) -> None:
         """Free a session; an unknown or already freed one is left alone."""
         self._snapshots.pop(name, None)
+        self._connected.pop(name, None)
         if name in self._sessions:
             session, stack = self._sessions.pop(name)
             try:
