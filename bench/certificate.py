@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from bench.endurance_records import Endurance, EnduranceError
 from canonical.environment import Environment
 
 SCHEMA = 1
@@ -237,42 +239,72 @@ def read_section(path: Path) -> Section:
     return section
 
 
-def endurance_section(path: Path) -> Section:
-    """Return the section on what wore frameworks out, from the `endurance.json` that `rosetta endure --out` writes.
+def endurance_section(
+    results: Sequence[Endurance], environment: Environment[Any], releases: Sequence[str]
+) -> Section:
+    """Return the section on what wore frameworks out.
+
+    Args:
+        results: What `bench.endurance_records.read_endurance` read.
+        environment: The environment that is certified.
+        releases: The labels of the releases that are certified; only their results become part of the section.
 
     Raises:
-        CertificateError: There is no such file, or it holds nothing of the kind.
+        EnduranceError: A result is of another environment or version, or none is of these releases.
     """
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-        return Section(
-            title="Sessions apart, leaks and secrets",
-            text="Sessions are interleaved and compared with the same sessions played one after the other; others are opened and "
-            "given up by the thousand, and what they leave in the server's and the client's process is counted; and a "
-            "secret is searched in every byte on the wire and in the logs before the end of an episode.",
-            columns=["Stack", "Interleaved", "Given up", "Left over", "Secrets found"],
-            rows=[_endured(result) for result in results],
-            passed=bool(results) and all(result["passed"] for result in results),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise CertificateError(f"{path}: {reason}") from error
+    wanted = f"{environment.name} {environment.version}"
+    for result in results:
+        if result.environment != wanted:
+            raise EnduranceError(
+                f"the endurance of {result.stack} was measured with {result.environment}, not with {wanted}"
+            )
+    measured = {result.stack: result for result in results}
+    chosen = [measured[release] for release in releases if release in measured]
+    others = [stack for stack in measured if stack not in releases]
+    if not chosen:
+        raise EnduranceError(f"the endurance is of {', '.join(others)}, and none of these is certified")
+    missing = [release for release in releases if release not in measured]
+    secret = " and ".join(sorted({f"`{result.secrecy.environment}`" for result in chosen}))
+    text = (
+        "Sessions are interleaved and compared with the same sessions played one after the other. Of each release "
+        f"{_given_up(chosen)} others are opened and given up, and what they leave in the server's and the client's process is "
+        f"counted. Secrets are those of the built-in environment {secret}; they are searched in every byte on the wire, or in "
+        "what clients are handed where there is no wire, and in the logs, before the end of its episodes."
+    )
+    if missing:
+        text += f" Not measured: {', '.join(missing)}."
+    if others:
+        text += f" Measured too, and not certified here: {', '.join(others)}."
+    return Section(
+        title="Sessions apart, leaks and secrets",
+        text=text,
+        columns=["Stack", "Interleaved", "Given up", "Left over", "Secrets found"],
+        rows=[
+            _endured(measured[release]) if release in measured else [release, *["not measured"] * 4]
+            for release in releases
+        ],
+        passed=all(result.passed for result in chosen),
+    )
 
 
-def _endured(result: dict[str, Any]) -> list[str]:
-    apart, secrecy, cycles = result["isolation"], result["secrecy"], result["cycles"]
-    given_up = {one["way"]: one["cycles"] for one in cycles}
+def _given_up(results: Sequence[Endurance]) -> str:
+    numbers = sorted({sum(result.given_up.values()) for result in results})
+    return " to ".join(f"{number:,}" for number in dict.fromkeys((numbers[0], numbers[-1])))
+
+
+def _endured(result: Endurance) -> list[str]:
+    apart, secrecy = result.isolation, result.secrecy
     more = {
-        kind: max(one["after"][kind] - one["before"][kind] for one in cycles)
+        kind: max(getattr(one.after, kind) - getattr(one.before, kind) for one in result.cycles)
         for kind in ("sessions", "descriptors", "threads")
     }
-    findings = sum(len(one["findings"]) for one in cycles)
+    findings = sum(len(one.findings) for one in result.cycles)
     return [
-        result["stack"],
-        f"{apart['sessions']} sessions, {apart['steps']:,} steps, {len(apart['findings'])} differences",
-        ", ".join(f"{count:,} {way}" for way, count in given_up.items()),
+        result.stack,
+        f"{apart.sessions} sessions, {apart.steps:,} steps, {len(apart.findings)} differences",
+        ", ".join(f"{count:,} {way}" for way, count in result.given_up.items()),
         f"{findings} leaks; " + ", ".join(f"{number:+d} {kind}" for kind, number in more.items()),
-        f"{len(secrecy['findings'])} in {secrecy['bytes']:,} bytes of {secrecy['episodes']} episodes",
+        f"{len(secrecy.findings)} in {secrecy.bytes:,} bytes of {secrecy.episodes} episodes",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Endurance: sessions that are played side by side, given up by the thousand, and listened to for what nobody may say."""
+"""Endurance: sessions that are played side by side, given up in great number, and listened to for what nobody may say."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from bench import protocol
 from bench.canary.environment import BROKEN, Canary
 from bench.client import Worker, start_worker
 from bench.conformance import absent_features, check_scenario
+from bench.endurance_records import Cycles, Endurance, Isolation, Reading, Secrecy, Way
 from bench.progress import OnProgress, Progress
 from bench.relay import Relay, start_relay
 from bench.scenarios import Operation, Scenario, make_actions
@@ -60,133 +61,9 @@ SPARE_BYTES = 1 << 20
 SESSION_TTL_S = 10.0
 """After how many idle seconds servers are told to free a session, where they hear nothing of clients that are gone."""
 
-_WARMUP_SHARE = 5
 _POLL_S = 0.5
 
-Way = Literal["closed", "dropped", "killed"]
-"""How a client leaves: it closes its sessions; its connections or calls break off; its process is killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Hold what a process has at one moment.
-
-    Attributes:
-        sessions: Episodes that are alive.
-        descriptors: Open file descriptors.
-        threads: Threads.
-        bytes: Memory that it shares with nobody, after a collection; the resident memory where a system does not tell.
-    """
-
-    sessions: int
-    descriptors: int
-    threads: int
-    bytes: int
-
-
-@dataclass(slots=True)
-class Cycles:
-    """Hold what many cycles of opening a session and giving it up have left behind.
-
-    Attributes:
-        way: How the sessions were left.
-        cycles: How many there were.
-        process: Which process was looked at: `server`, or `client`, which is both where frameworks run in process.
-        before: Before them, after a warm-up.
-        after: After them.
-        settled_s: How many seconds it took until everything was freed that will be.
-        findings: What was left behind, in words; empty when nothing was.
-        waiting: Why what is left is not a finding, or empty: the server frees it when its patience is over.
-    """
-
-    way: Way
-    cycles: int
-    process: str
-    before: Reading
-    after: Reading
-    settled_s: float
-    findings: list[str] = field(default_factory=list)
-    waiting: str = ""
-
-
-@dataclass(slots=True)
-class Isolation:
-    """Hold what interleaving did.
-
-    Attributes:
-        sessions: How many sessions were held at the same time.
-        tasks: How many different tasks they had.
-        steps: How many actions they took.
-        findings: Where transcripts differ from those of the same sessions played one after the other.
-    """
-
-    sessions: int
-    tasks: int
-    steps: int
-    findings: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Secrecy:
-    """Hold where secrets were looked for.
-
-    Attributes:
-        episodes: How many episodes of the canary were played.
-        searched: What was searched: `wire` and logs, or `values` and logs.
-        bytes: How much that was, before the end of each episode.
-        told: In how many episodes the secret was found as soon as the rules had told it, which shows that it would have
-            been found before.
-        findings: Secrets that were found too early.
-    """
-
-    episodes: int
-    searched: Literal["wire", "values"]
-    bytes: int
-    told: int
-    findings: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Endurance:
-    """Hold the endurance of one framework release.
-
-    Attributes:
-        stack: The release.
-        packages: The framework's packages.
-        environment: The environment that was played, and its version.
-        limits: What counts as a leak.
-        session_ttl_s: After how many idle seconds the server frees a session; None when it notices at once.
-        isolation: What interleaving did.
-        cycles: What cycles left behind.
-        secrecy: Where secrets were found.
-        seconds: How long all of it took.
-    """
-
-    stack: str
-    packages: dict[str, str]
-    environment: str
-    limits: dict[str, JSON]
-    session_ttl_s: float | None
-    isolation: Isolation
-    cycles: list[Cycles]
-    secrecy: Secrecy
-    seconds: float
-
-    @property
-    def findings(self) -> list[str]:
-        """Everything that is wrong, in words."""
-        cycles = [finding for one in self.cycles for finding in one.findings]
-        return [*self.isolation.findings, *cycles, *self.secrecy.findings]
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.findings
-
-    def to_json(self) -> dict[str, JSON]:
-        """Return all of it as JSON."""
-        value: dict[str, JSON] = asdict(self)
-        return {**value, "passed": self.passed}
+_Leave = Callable[["_Ground", int, Callable[[int], None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +96,7 @@ class _Ground:
     url: str | None
     ttl_s: float | None
     patience_s: float
+    kept_s: float
     rng: random.Random
 
 
@@ -251,7 +129,7 @@ async def run_endurance(
     rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
     async with _stand(subject, source) as (host, client, serving):
         ground = _Ground(
-            subject, source, environment, list(environment.tasks()), host, client, serving.url, None, patience_s, rng
+            subject, source, environment, list(environment.tasks()), host, client, serving.url, None, patience_s, 0.0, rng
         )  # fmt: skip
         isolation = await _interleave(ground, sessions, on_progress)
     # Only now: a session that is interleaved may rest longer than a server that is impatient waits.
@@ -259,7 +137,7 @@ async def run_endurance(
         ttl = serving.settings.get("session_ttl_seconds")
         ground = _Ground(
             subject, source, environment, list(environment.tasks()), host, client, serving.url,
-            float(ttl) if ttl is not None else None, patience_s, rng,
+            float(ttl) if ttl is not None else None, patience_s, float(serving.settings.get("results_kept_seconds", 0)), rng,
         )  # fmt: skip
         counted = await _cycle_all(ground, cycles, sessions, on_progress)
         packages = client.started.packages
@@ -360,26 +238,27 @@ def _line(environment: Environment[Any], name: str, task_id: str, rng: random.Ra
 
 
 async def _cycle_all(ground: _Ground, cycles: int, sessions: int, on_progress: OnProgress) -> list[Cycles]:
-    counted: list[Cycles] = []
     part = f"{ground.subject.label}: giving up"
-    warmup = max(WIDTH, cycles // _WARMUP_SHARE)
+    total, done = 2 * cycles, 0
 
-    def show(done: int) -> None:
-        on_progress(Progress(part, done, warmup + cycles, "sessions"))
+    def show(now: int) -> None:
+        on_progress(Progress(part, done + now, total, "sessions"))
 
-    await _close_politely(ground, warmup, show)
-    if ground.ttl_s is None or ground.ttl_s <= ground.patience_s:
-        await _drop(ground, warmup, lambda _: None)
-    await _settled(ground, {}, "closed", warmup)
-    before = await _read(ground)
-    await _close_politely(ground, cycles - cycles // 2, lambda done: show(warmup + done))
-    counted += await _settled(ground, before, "closed", cycles - cycles // 2)
-    # What was in use before may be less by now, and a leak must not hide behind it.
-    before = {
-        one.process: replace(one.after, bytes=min(one.before.bytes, one.after.bytes)) for one in counted
-    }
-    await _drop(ground, cycles // 2, lambda done: show(warmup + cycles - cycles // 2 + done))
-    counted += await _settled(ground, before, "dropped", cycles // 2)
+    async def give_up(way: Way, leave: _Leave, number: int) -> list[Cycles]:
+        nonlocal done
+        # As many as are counted afterwards, and as much apart as the server keeps what it has told: an allocator keeps
+        # the most that was ever in use at once.
+        await leave(ground, max(number, WIDTH), show)
+        done += number
+        warmed = await _settled(ground, {}, way, number)
+        await asyncio.sleep(ground.kept_s)
+        before = {one.process: one.after for one in warmed}
+        await leave(ground, number, show)
+        done += number
+        return await _settled(ground, before, way, number)
+
+    counted = await give_up("closed", _close_politely, cycles - cycles // 2)
+    counted += await give_up("dropped", _drop, cycles // 2)
     if ground.url is not None:
         if ground.ttl_s is None or ground.ttl_s <= ground.patience_s:
             # So many sessions that begin at the same moment take memory that stays in the process, once.

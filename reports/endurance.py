@@ -1,4 +1,4 @@
-"""The table of endurance: what interleaving, thousands of given-up sessions and a search for secrets have shown."""
+"""The table of endurance: what interleaving, giving sessions up and a search for secrets have shown."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _HEAD = (
 
 
 def write_endurance(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return one Markdown table for all results, and below it what was found and what it means.
+    """Return one Markdown table for all results, above it what was done, and below it what was found and what it means.
 
     Args:
-        results: Each as `bench.endurance.Endurance.to_json` gives it.
+        results: Each as `bench.endurance_records.Endurance.to_json` gives it.
     """
-    lines = [_row(_HEAD), _row(["---"] * len(_HEAD))]
+    lines = [_done(result) for result in results[:1]]
+    lines += ["", _row(_HEAD), _row(["---"] * len(_HEAD))]
     for result in results:
         lines += map(_row, _rows(result))
     limits = results[0]["limits"] if results else {}
@@ -27,6 +28,17 @@ def write_endurance(results: Sequence[Mapping[str, Any]]) -> str:
     for result in results:
         lines += ["", *(f"- {result['stack']}: {note}" for note in _notes(result))]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _done(result: Mapping[str, Any]) -> str:
+    played, canary = result["environment"], result["secrecy"]["environment"]
+    given_up = {one["way"]: one["cycles"] for one in result["cycles"]}
+    ways = ", ".join(f"{number:,} {way}" for way, number in given_up.items())
+    return (
+        f"Sessions of {played} were interleaved, and {sum(given_up.values()):,} of them opened and given up ({ways}). Secrets "
+        f"were searched in episodes of the built-in environment `{canary}`, which has some to tell; nothing is said of "
+        f"secrets of {played}."
+    )
 
 
 def _explanation(limits: Mapping[str, Any]) -> str:

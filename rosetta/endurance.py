@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from bench.endurance import Endurance, Subject, run_endurance
+from bench.endurance import Subject, run_endurance
+from bench.endurance_records import Endurance
 from bench.stacks import Stack
 from canonical.catalogue import load_environment
 from reports.endurance import write_endurance
@@ -35,7 +36,7 @@ RESULTS = ("endurance.json", "endurance.md")
     default=2000,
     show_default=True,
     type=click.IntRange(2, 1_000_000),
-    help="How many sessions are opened and given up, one half politely.",
+    help="How many sessions are opened and given up: one half closed, one half dropped.",
 )
 @click.option(
     "--sessions",
@@ -69,10 +70,12 @@ def endure(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Interleave sessions of ENVIRONMENT, open sessions and give them up by the thousand, and search for secrets.
+    """Interleave sessions of ENVIRONMENT, open many and give them up, and search for secrets.
 
-    Counts episodes, descriptors, threads and memory before and after. Secrets are searched in every byte between client
-    and server, in what clients are handed, and in what processes print.
+    As many sessions as --cycles says are opened and given up, and under a server as many as --sessions says are killed
+    with their client; before that, a fifth as many warm the processes up. Counts episodes, descriptors, threads and
+    memory before and after. Secrets are searched in every byte between client and server, in what clients are handed,
+    and in what processes print; they are those of a built-in environment, the canary, whatever ENVIRONMENT is.
     """
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import click
 
-from bench.certificate import CERTIFICATE_FILE, Certificate, endurance_section, read_section
-from bench.certify import Subject
+from bench.certificate import (
+    CERTIFICATE_FILE,
+    Certificate,
+    CertificateError,
+    Section,
+    endurance_section,
+    read_section,
+)
+from bench.certify import Subject, read_golden
 from bench.certify import certify as certify_environment
+from bench.endurance_records import EnduranceError, read_endurance
 from bench.golden import record_golden
 from bench.stacks import ROOT
 from canonical.catalogue import load_environment
@@ -105,10 +113,20 @@ def certify(
     The certificate is written as JSON and Markdown. The exit code is 1 when anything differs.
     """
     console = Console(quiet=quiet, as_json=as_json)
-    name = load_environment(environment).name
+    loaded = load_environment(environment)
     stacks = choose_stacks(frameworks, release)
+    # All that can be refused is refused before stacks are built and episodes replayed, which takes long.
+    read_golden(loaded, environment)
+    read: list[Section] = []
+    try:
+        if endurance is not None:
+            read.append(endurance_section(read_endurance(endurance), loaded, [one.label for one in stacks]))
+        read += map(read_section, sections)
+    except EnduranceError as error:
+        raise click.BadParameter(str(error), param_hint="'--endurance'") from error
+    except CertificateError as error:
+        raise click.BadParameter(str(error), param_hint="'--section'") from error
     make_ready(stacks, console, build=build)
-    read = [*([endurance_section(endurance)] if endurance else []), *map(read_section, sections)]
     with console.progress() as show:
         certificate = asyncio.run(
             certify_environment(
@@ -118,7 +136,7 @@ def certify(
                 on_progress=show,
             )
         )
-    folder = out or ROOT / "runs" / "certificates" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}"
+    folder = out or ROOT / "runs" / "certificates" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{loaded.name}"
     hand_over(certificate, folder, console)
 
 

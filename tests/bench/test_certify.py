@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from bench import endurance
 from bench.certificate import (
     CERTIFICATE_FILE,
     Certificate,
@@ -24,11 +24,21 @@ from bench.certificate import (
 )
 from bench.certify import REFERENCE, Subject, certify, read_golden
 from bench.conformance import RETURN
+from bench.endurance_records import (
+    Cycles,
+    Endurance,
+    EnduranceError,
+    Isolation,
+    Reading,
+    Secrecy,
+    read_endurance,
+)
 from canonical.catalogue import load_environment
 from canonical.dialect import write_calls
 from canonical.golden import EPISODES, Case, GoldenError, GoldenSet, golden_folder, record
 from canonical.tool import ToolCall
 from reports.certificate import render_certificate, render_summary
+from rosetta.__main__ import cli
 from rosetta.console import Console
 from rosetta.parity import hand_over
 from tests.canonical import miniatures
@@ -241,43 +251,101 @@ def test_a_section_that_does_not_hold_takes_the_certificate_away(
         assert ("Leaks: does not hold" in page) is not passed
 
 
-def endured(findings: list[str]) -> dict[str, Any]:
-    reading = endurance.Reading(sessions=0, descriptors=9, threads=3, bytes=1)
+def endured(stack: str, findings: list[str] | None = None, *, environment: str = "counter 1") -> Endurance:
+    reading = Reading(sessions=0, descriptors=9, threads=3, bytes=1)
     left = dataclasses.replace(reading, threads=4)
-    return endurance.Endurance(
-        stack="one-1",
+    return Endurance(
+        stack=stack,
         packages={},
-        environment="wordle 1",
+        environment=environment,
         limits={},
         session_ttl_s=None,
-        isolation=endurance.Isolation(64, 60, 512, findings),
-        cycles=[endurance.Cycles("closed", 1000, "server", reading, left, 0.5)],
-        secrecy=endurance.Secrecy(32, "wire", 4096, 32),
+        isolation=Isolation(64, 60, 512, findings or []),
+        cycles=[Cycles(way, 1000, "server", reading, left, 0.5) for way in ("closed", "dropped")],
+        secrecy=Secrecy(32, "wire", 4096, 32),
         seconds=1.0,
-    ).to_json()
+    )
 
 
-def test_what_endurance_found_becomes_a_section(tmp_path: Path) -> None:
-    path = tmp_path / "endurance.json"
-    path.write_text(json.dumps([endured([])]), encoding="utf-8")
-    section = endurance_section(path)
+def kept(path: Path, *results: Endurance) -> Path:
+    path.write_text(json.dumps([result.to_json() for result in results]), encoding="utf-8")
+    return path
+
+
+def test_what_endurance_found_becomes_a_section_with_the_true_number_of_sessions(tmp_path: Path) -> None:
+    results = read_endurance(kept(tmp_path / "endurance.json", endured("one-1"), endured("three-3")))
+    assert results == [endured("one-1"), endured("three-3")]
+    section = endurance_section(results, miniatures.Counter(), ["one-1", "two-2"])
     assert section.passed
     assert section.rows == [
         [
             "one-1",
             "64 sessions, 512 steps, 0 differences",
-            "1,000 closed",
+            "1,000 closed, 1,000 dropped",
             "0 leaks; +0 sessions, +0 descriptors, +1 threads",
             "0 in 4,096 bytes of 32 episodes",
-        ]
+        ],
+        ["two-2", "not measured", "not measured", "not measured", "not measured"],
     ]
-    path.write_text(json.dumps([endured(["mixed up"])]), encoding="utf-8")
-    assert not endurance_section(path).passed
-    path.write_text("[]", encoding="utf-8")
-    assert not endurance_section(path).passed
-    path.write_text("[{}]", encoding="utf-8")
-    with pytest.raises(CertificateError, match="it has no 'isolation'"):
-        endurance_section(path)
+    assert "Of each release 2,000 others are opened and given up" in section.text
+    assert "thousand" not in section.text
+    assert "Not measured: two-2." in section.text
+    assert "Measured too, and not certified here: three-3." in section.text
+    assert "the built-in environment `canary`" in section.text
+    few = endured("two-2")
+    few.cycles = [Cycles("closed", 2, "server", few.cycles[0].before, few.cycles[0].after, 0.1)]
+    assert (
+        "Of each release 2 to 2,000 others"
+        in endurance_section([endured("one-1"), few], miniatures.Counter(), ["one-1", "two-2"]).text
+    )
+    assert not endurance_section([endured("one-1", ["mixed up"])], miniatures.Counter(), ["one-1"]).passed
+
+
+def test_endurance_of_something_else_is_refused_with_what_it_is_of() -> None:
+    with pytest.raises(EnduranceError, match="one-1 was measured with counter 2, not with counter 1"):
+        endurance_section([endured("one-1", environment="counter 2")], miniatures.Counter(), ["one-1"])
+    with pytest.raises(EnduranceError, match="is of one-1, and none of these is certified"):
+        endurance_section([endured("one-1")], miniatures.Counter(), ["two-2"])
+
+
+def test_a_file_that_claims_to_pass_and_holds_findings_does_not_pass(tmp_path: Path) -> None:
+    value = {**endured("one-1", ["mixed up"]).to_json(), "passed": True}
+    path = tmp_path / "endurance.json"
+    path.write_text(json.dumps([value]), encoding="utf-8")
+    (result,) = read_endurance(path)
+    assert not result.passed
+
+
+ENDURED: Any = endured("one-1").to_json()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "the whole: Input should be a valid"),
+        ("[]", "of no framework"),
+        ("[{}]", "0.stack: Field required"),
+        ("not JSON", "is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        (json.dumps([ENDURED, ENDURED]), "of one-1 twice"),
+        (json.dumps([{**ENDURED, "cycles": []}]), "0.cycles: List should have at least 1 item"),
+        (json.dumps([{**ENDURED, "cycles": [{**ENDURED["cycles"][0], "cycles": 0}]}]), "0.cycles.0.cycles: "),
+        (json.dumps([{**ENDURED, "secrecy": {**ENDURED["secrecy"], "bytes": "many"}}]), "0.secrecy.bytes: "),
+    ],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_a_file_that_holds_no_endurance_is_refused_before_anything_is_replayed(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "endurance.json"
+    path.write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(cli, ["certify", "wordle", "--framework", "gem", "--endurance", str(path)])
+    assert done.exit_code == 2
+    assert "Invalid value for '--endurance'" in done.output
+    with pytest.raises(EnduranceError) as refused:
+        read_endurance(path)
+    assert words in str(refused.value)
+    assert str(path) in str(refused.value)
 
 
 def test_files_that_are_no_certificate_are_refused_with_the_place(

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.canary.environment import Canary
-from bench.endurance import Endurance, Subject, interleaved, run_endurance
+from bench.endurance import Subject, interleaved, run_endurance
+from bench.endurance_records import Endurance
 from bench.relay import start_relay
 from bench.spelling import find_secret
 from canonical.catalogue import load_environment
@@ -152,6 +153,9 @@ def test_a_framework_that_holds_out_passes_and_its_table_says_so():
         assert json.loads(json.dumps(result.to_json()))["passed"] is True
         table = write_endurance([result.to_json()])
         assert "miniature: passed" in table
+        given_up = sum(result.given_up.values())
+        assert f"{given_up:,} of them opened and given up (80 closed, 80 dropped" in table
+        assert "nothing is said of secrets of wordle 1" in table
     assert {one.way for one in result.cycles} == {"closed", "dropped"}
 
 
