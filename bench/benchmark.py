@@ -8,13 +8,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bench import protocol
+from bench.arrivals import play_arrivals
+from bench.burst import play_bursts
 from bench.client import RequestFailed, WorkerError, start_worker
 from bench.comparison import compare
 from bench.conformance import ConformanceResult, run_conformance
+from bench.crosscheck import cross_check
 from bench.held import search_ceiling
 from bench.latency import time_one_session
 from bench.live import measure_live
 from bench.machine import Machine, read_revision
+from bench.probe import probe_width
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.recording import Recording, Request, make_scripts
 from bench.records import Conformance, Cost, Header, Note, RunWriter, Subjected, Support
@@ -48,7 +52,11 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
                 await time_one_session(recording, server)
                 await compare(recording, server)
             await measure_live(recording)
-            await search_ceiling(recording)
+            if request.plan.arrival is not None:
+                await play_arrivals(recording)
+            else:
+                await probe_width(recording)
+                await search_ceiling(recording, cross_check, play_bursts)
             recording.conclude()
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.ceiling import Ask, Search, Trial, evaluate, evaluate_success_only
+from bench.client import WorkerDied
 from bench.machine import preflight
 from bench.recording import Recording, workload_record
 from bench.records import Ceiling, Note
 from bench.server import Server, start_server
 from bench.trials import play_trial
 
+Prelude: TypeAlias = Callable[[Recording, Server], Awaitable[object]]
+"""What is done with a server before its ceiling is searched."""
 
-async def search_ceiling(recording: Recording) -> None:
+
+async def search_ceiling(recording: Recording, *preludes: Prelude) -> None:
     """Search the largest number of sessions that can be held, and record every trial on the way.
 
     Does nothing for frameworks that run in process. A server that dies is a finding; the search goes on with a new one.
+
+    Args:
+        recording: Where everything goes.
+        preludes: Done with the first server, before the search begins in it.
 
     Raises:
         WorkerError: The load generator broke down, or a server cannot be started.
@@ -35,6 +44,7 @@ async def search_ceiling(recording: Recording) -> None:
     )
     trials: list[Trial] = []
     settings: dict[str, Any] = {}
+    preluded = False
     try:
         async with AsyncExitStack() as running:
             server: Server | None = None
@@ -50,6 +60,13 @@ async def search_ceiling(recording: Recording) -> None:
                         )
                     )
                     settings = server.settings
+                if not preluded:
+                    preluded = True
+                    for prelude in preludes:
+                        await prelude(recording, server)
+                    if not await _is_clean(server):
+                        server = None
+                        continue
                 trial, is_clean = await hold(recording, ask, server, len(trials))
                 trials.append(trial)
                 verdict = evaluate(trial)
@@ -61,6 +78,13 @@ async def search_ceiling(recording: Recording) -> None:
     finally:
         if trials:
             _write_ceilings(recording, search, trials, settings)
+
+
+async def _is_clean(server: Server) -> bool:
+    try:
+        return (await server.read()).open_sessions == 0
+    except WorkerDied:
+        return False
 
 
 async def hold(recording: Recording, ask: Ask, server: Server, number: int) -> tuple[Trial, bool]:

@@ -7,6 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from bench.arrival import Arrival
 from bench.workloads import Workload
 
+HELD = "held"
+"""Our own method: sessions that are open at the same time."""
+BURST_METHOD = "openenv-scaling"
+"""The name under which the method of bursts was published."""
+BURST_SIZES = (32, 128, 512, 2_048, 4_096, 8_192, 16_384)
+"""The sizes of its grid."""
+
 
 class Plan(BaseModel):
     """Say how much each part of a benchmark measures.
@@ -33,6 +40,7 @@ class Plan(BaseModel):
         live_budget_s: Seconds that the batches of one number may take.
         rollouts: Whole rollouts that are taken at the same time along each path of a framework that has such paths.
         patience_s: How long a session under load waits for an answer before it gives up, in seconds.
+        settle_s: How long a server has to free what a trial held, in seconds.
         arrival: Lets sessions arrive by themselves instead of searching how many can be held; none by default.
         arrival_s: For how many seconds they arrive; no more than `cap` of them.
         probe: Largest number of steps at the same time with which the width of the executor is looked for.
@@ -64,6 +72,7 @@ class Plan(BaseModel):
     live_budget_s: float = Field(gt=0)
     rollouts: int = Field(ge=0)
     patience_s: float = Field(gt=0, default=120.0)
+    settle_s: float = Field(ge=0, default=15.0)
     arrival: Arrival | None = None
     arrival_s: float = Field(gt=0)
     probe: int = Field(ge=1)

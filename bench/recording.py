@@ -161,8 +161,10 @@ class Recording:
         first: int = 0,
         warmup: int = 0,
         is_checked: bool = True,
+        concurrency: int = 1,
+        timeout_s: float = _ANSWER_TIMEOUT_S,
     ) -> protocol.Loaded:
-        """Play scripts with the framework's own client, one session after the other.
+        """Play scripts with the framework's own client.
 
         Args:
             server: The server to play against.
@@ -173,6 +175,8 @@ class Recording:
             first: Number of the first session.
             warmup: How many sessions at the beginning are kept apart.
             is_checked: Whether each answer must equal the reference's.
+            concurrency: How many sessions play at the same time; one after the other by default.
+            timeout_s: How long an operation may take, in seconds.
 
         Raises:
             WorkerError: The client broke down.
@@ -189,10 +193,10 @@ class Recording:
                 workload=workload,
                 sessions=sessions,
                 first=first,
-                concurrency=1,
+                concurrency=concurrency,
                 warmup=warmup,
                 scripts=scripts,
-                timeout_s=_ANSWER_TIMEOUT_S,
+                timeout_s=timeout_s,
             ),
             timeout_s=_LOAD_TIMEOUT_S,
             on_samples=on_samples,

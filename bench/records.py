@@ -316,6 +316,67 @@ class Ratio(_Part):
         return _check_interval(self, self.low, self.high)
 
 
+class Burst(_Part):
+    """What came of bursts of one size: sessions that come all at once, and leave when they are done.
+
+    The size is not how many were open at the same time; that stands in `peak_open` and `mean_open`.
+    """
+
+    kind: Literal["burst"] = "burst"
+    method: str
+    """The published name of the method."""
+    sessions: PositiveInt
+    """Size of the burst."""
+    repetitions: PositiveInt
+    mean_success: NonNegativeFloat
+    passed: bool
+    wall_s: NonNegativeFloat
+    """From the first connect to the last close, the median over the repetitions."""
+    peak_open: NonNegativeInt
+    """Most sessions open at the same time, as the client counted them; the largest of the repetitions."""
+    server_open: NonNegativeInt
+    """The same by the server's own count."""
+    mean_open: NonNegativeFloat
+    """Sessions open on average, by Little's law; the median over the repetitions."""
+    executing: NonNegativeFloat
+    """Steps under way on average, as the published method computes it: size x wait / duration."""
+    tool_ns: NonNegativeInt
+
+
+class Probe(_Part):
+    """How many steps the server carries out at the same time, when a tool blocks its thread or does not."""
+
+    kind: Literal["probe"] = "probe"
+    tool_kind: Literal["sync", "async"]
+    tool_ns: PositiveInt
+    points: tuple[tuple[PositiveInt, NonNegativeInt], ...]
+    """Steps that were sent at the same time, and how many of them were done before a second round could be."""
+    width: PositiveInt | None = None
+    """Steps that are carried out at the same time; absent when no number of steps had to wait."""
+    most: PositiveInt
+    """Most steps that were sent at the same time."""
+
+
+class CrossCheck(_Part):
+    """One point measured by both load engines."""
+
+    kind: Literal["cross_check"] = "cross_check"
+    sessions: PositiveInt
+    phase: Phase
+    client_ns: NonNegativeInt
+    """Median of the framework's own client."""
+    client_low_ns: NonNegativeInt
+    client_high_ns: NonNegativeInt
+    client_n: PositiveInt
+    locust_ns: NonNegativeInt
+    locust_low_ns: NonNegativeInt
+    locust_high_ns: NonNegativeInt
+    locust_n: PositiveInt
+    agrees: bool
+    """Whether the intervals overlap, or the medians lie within `tolerance` of each other."""
+    tolerance: PositiveFloat
+
+
 class Cost(_Part):
     """A cost that is not a latency under load."""
 
@@ -443,6 +504,9 @@ Record = Annotated[
     | Verdict
     | Ceiling
     | Ratio
+    | Burst
+    | Probe
+    | CrossCheck
     | Cost
     | Prediction
     | SettingRatio

@@ -18,7 +18,7 @@ from bench.stacks import Stack
 from bench.workloads import Workload
 
 _OBSERVE_EVERY_S = 0.5
-_SETTLE_S = 15.0
+SETTLE_S = 15.0
 
 
 @dataclass(slots=True)
@@ -69,13 +69,17 @@ class Server:
                 await self.read()
                 await asyncio.sleep(_OBSERVE_EVERY_S)
 
-    async def settle(self, open_before: int) -> protocol.Observed:
-        """Wait until the server has freed what a trial held, at most 15 s, and return the reading after that.
+    async def settle(self, open_before: int, patience_s: float = SETTLE_S) -> protocol.Observed:
+        """Wait until the server has freed what a trial held, and return the reading after that.
+
+        Args:
+            open_before: Sessions that were open before the trial.
+            patience_s: After how many seconds it is read all the same.
 
         Raises:
             WorkerDied: The server has died.
         """
-        patience = time.monotonic() + _SETTLE_S
+        patience = time.monotonic() + patience_s
         while True:
             seen = await self.read()
             if seen.open_sessions <= open_before or time.monotonic() > patience:

@@ -87,7 +87,7 @@ async def play_trial(
                 recording, server, sessions=sessions, workload=workload, arrival=arrival, part=part
             )
         recording.writer.write_samples(cell, *outcome.samples)
-        server_after = await server.settle(server_before.open_sessions)
+        server_after = await server.settle(server_before.open_sessions, recording.plan.settle_s)
     except LoadFailed as error:
         # Without a server there is nothing to load; with one, it is the generator that broke.
         if not server.worker.has_died:

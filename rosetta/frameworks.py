@@ -1,4 +1,4 @@
-"""Verbs about frameworks: doctor, stack, serve, conformance, bench, report."""
+"""Verbs about frameworks: doctor, stack, conformance, bench, report."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from bench.client import RequestFailed, start_worker
+from bench.arrival import CLOSED, Arrival
+from bench.client import start_worker
 from bench.conformance import ConformanceResult, run_conformance
 from bench.features import keep_proven
-from bench.plan import PLANS, Plan
+from bench.plan import BURST_METHOD, BURST_SIZES, HELD, PLANS, Plan
 from bench.progress import Progress
-from bench.session import serve as serve_environment
 from bench.stacks import (
     ROOT,
     Stack,
@@ -29,6 +29,7 @@ from bench.stacks import (
 )
 from canonical.adapter import Level
 from canonical.catalogue import load_environment
+from rosetta.authorship import check_hint, pointing_to_author
 from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
 from rosetta.options import (
     ALL,
@@ -36,7 +37,6 @@ from rosetta.options import (
     choose_stack,
     choose_stacks,
     folder_problem,
-    framework_option,
     make_ready,
     out_folder_option,
     release_option,
@@ -102,52 +102,6 @@ def stack_build(framework: str, *, release: str, every: bool, quiet: bool, as_js
 
 
 @click.command()
-@click.argument("environment")
-@framework_option
-@release_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one."
-)
-@click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
-@output_options
-def serve(
-    environment: str,
-    *,
-    framework: str,
-    release: str | None,
-    host: str,
-    port: int,
-    build: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Serve ENVIRONMENT with a framework's own server until interrupted."""
-    console = Console(quiet=quiet, as_json=as_json)
-    load_environment(environment)
-    chosen = choose_stack(framework, release)
-    if chosen.facts.kind != "server":
-        raise click.UsageError(
-            f"{chosen.facts.title} runs environments in process; there is nothing to serve"
-        )
-    make_ready([chosen], console, build=build)
-
-    async def run() -> None:
-        async with start_worker(chosen.python, chosen.worker, label=f"the {chosen.label} server") as worker:
-            try:
-                serving = await serve_environment(worker, environment, host=host, port=port)
-            except RequestFailed as error:
-                raise click.ClickException(error.reason) from error
-            console.result(
-                f"{environment} is served by {chosen.label} at {serving.url} (Ctrl-C ends it)",
-                {"url": serving.url, "settings": serving.settings},
-            )
-            await worker.wait()
-
-    asyncio.run(run())
-
-
-@click.command()
 @click.argument("frameworks", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every framework.")
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
@@ -167,6 +121,7 @@ def serve(
 )
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
+@pointing_to_author
 def conformance(
     frameworks: tuple[str, ...],
     *,
@@ -195,6 +150,9 @@ def conformance(
             keep_proven(one.features_file, one.label, result.features)
         if not as_json:
             click.echo(_conformance_text(one, result))
+        for place, count in result.raised.most_common():
+            often = "1 episode" if count == 1 else f"{count} episodes"
+            console.warn(f"the environment raised {place}, in {often}; {check_hint(environment)}")
     if as_json:
         console.result("", results)
     if any(result["divergences"] for result in results):
@@ -230,6 +188,7 @@ def _conformance_value(stack: Stack, result: ConformanceResult) -> dict[str, Any
         "steps": result.steps,
         "returns": result.returns,
         "divergences": [divergence.render() for divergence in result.divergences],
+        "raised": dict(result.raised),
         "not_compared": list(result.not_compared),
         "features": [proof.to_json() for proof in result.features],
         "digest": result.digest,
@@ -273,12 +232,31 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     type=click.Choice(["async", "sync"]),
     help="Whether that tool waits on the event loop or blocks its thread.",
 )
+@click.option("--turns", type=click.IntRange(1), help="How many steps an episode has under load.")
+@click.option(
+    "--think", type=click.FloatRange(0.0), help="How long the policy thinks before each of them, in seconds."
+)
+@click.option(
+    "--arrival",
+    default=CLOSED,
+    show_default=True,
+    help="'closed' searches how many sessions can be held; 'open:RATE' lets so many sessions arrive per second instead "
+    "(at random, or with 'open:RATE:constant' at equal intervals), each of which plays its episode.",
+)
+@click.option(
+    "--method",
+    default=HELD,
+    show_default=True,
+    type=click.Choice([HELD, BURST_METHOD]),
+    help=f"'{BURST_METHOD}' plays the published bursts as well, on the same server, with a tool of 1 s.",
+)
 @out_folder_option("Folder for records and report; a new one under runs/ when left out.", *RESULTS)
 @click.option(
     "--seed", default=0, show_default=True, help="Seed of the fuzzer and of the order of the pairs."
 )
 @click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
 @output_options
+@pointing_to_author
 def bench(
     framework: str,
     *,
@@ -288,6 +266,10 @@ def bench(
     sessions: int | None,
     wait: float | None,
     tool: str | None,
+    turns: int | None,
+    think: float | None,
+    arrival: str,
+    method: str,
     out: Path | None,
     seed: int,
     build: bool,
@@ -306,7 +288,14 @@ def bench(
     console = Console(quiet=quiet, as_json=as_json)
     name = load_environment(environment).name
     chosen = choose_stack(framework, release)
-    plan = _adapted(PLANS[plan_name], sessions, wait, tool)
+    plan = _adapted(PLANS[plan_name], sessions=sessions, wait=wait, tool=tool, turns=turns, think=think)
+    plan = _with_arrival(_with_method(plan, method, wait), arrival, seed)
+    if plan != PLANS[plan_name]:
+        plan = plan.model_copy(update={"name": f"{plan_name}, changed"})
+    if plan.arrival is not None and chosen.facts.kind != "server":
+        raise click.UsageError(
+            f"{chosen.facts.title} runs environments in process; nothing arrives at a server"
+        )
     started = datetime.now(UTC)
     folder = (
         out or ROOT / "runs" / chosen.adapter / f"{started:%Y%m%d-%H%M%S}-{chosen.release.version}-{name}"
@@ -347,15 +336,43 @@ def _has_passed(folder: Path) -> bool:
     return all(record.status == "passed" for record in read_run(folder).of(Conformance))
 
 
-def _adapted(plan: Plan, sessions: int | None, wait: float | None, tool: str | None) -> Plan:
-    held = plan.held.model_copy(
-        update={
-            **({} if wait is None else {"tool_ns": round(wait * _NANOSECONDS)}),
-            **({} if tool is None else {"tool_kind": tool}),
-        }
-    )
-    changed = plan.model_copy(update={"held": held, **({} if sessions is None else {"cap": sessions})})
-    return plan if changed == plan else changed.model_copy(update={"name": f"{plan.name}, changed"})
+def _adapted(
+    plan: Plan,
+    *,
+    sessions: int | None,
+    wait: float | None,
+    tool: str | None,
+    turns: int | None,
+    think: float | None,
+) -> Plan:
+    held = {
+        "tool_ns": None if wait is None else round(wait * _NANOSECONDS),
+        "tool_kind": tool,
+        "turns": turns,
+        "think_ns": None if think is None else round(think * _NANOSECONDS),
+    }
+    shape = plan.held.model_copy(update={name: value for name, value in held.items() if value is not None})
+    return plan.model_copy(update={"held": shape, **({} if sessions is None else {"cap": sessions})})
+
+
+def _with_method(plan: Plan, method: str, wait: float | None) -> Plan:
+    if method == HELD:
+        return plan
+    held = plan.held if wait is not None else plan.held.model_copy(update={"tool_ns": _NANOSECONDS})
+    sizes = tuple(size for size in BURST_SIZES if size <= plan.cap) or (plan.cap,)
+    return plan.model_copy(update={"held": held, "burst": sizes})
+
+
+def _with_arrival(plan: Plan, text: str, seed: int) -> Plan:
+    if text == CLOSED:
+        return plan
+    try:
+        arrival = Arrival.parse(text, seed=seed)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--arrival'") from error
+    if plan.burst:
+        raise click.UsageError("bursts and arrivals are two methods; leave --arrival or --method out")
+    return plan.model_copy(update={"arrival": arrival})
 
 
 def _show_report(folder: Path, console: Console, out: Path | None = None) -> None:
@@ -383,5 +400,5 @@ def report(folder: Path, *, out: Path | None, quiet: bool, as_json: bool) -> Non
     _show_report(folder, Console(quiet=quiet, as_json=as_json), out)
 
 
-COMMANDS = (doctor, stack, serve, conformance, bench, report)
+COMMANDS = (doctor, stack, conformance, bench, report)
 __all__ = ["CANNOT_RUN", "COMMANDS", "prove"]
