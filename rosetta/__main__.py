@@ -9,7 +9,7 @@ import click
 from bench.stacks import UnknownStackError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.task import UnknownTaskError
-from rosetta import author, capacity, endurance, frameworks, gauntlet, parity, sandboxes
+from rosetta import author, capacity, endurance, frameworks, gauntlet, parity, sandboxes, serving
 from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
@@ -38,6 +38,7 @@ def cli() -> None:
 for command in (
     *author.COMMANDS,
     *frameworks.COMMANDS,
+    *serving.COMMANDS,
     *capacity.COMMANDS,
     *endurance.COMMANDS,
     *parity.COMMANDS,

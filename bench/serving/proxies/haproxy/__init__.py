@@ -1,0 +1,1 @@
+"""HAProxy, as the system has it."""

@@ -1,0 +1,1 @@
+"""nginx, as the system has it."""

@@ -1,0 +1,308 @@
+"""Verbs that serve: serve, balance, deploy."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.client import RequestFailed, start_worker
+from bench.serving.deploy import Deployment, write_deployment
+from bench.serving.fleet import Fleet, FleetRequest, check_port, plan_fleet, serve_fleet
+from bench.serving.plan import DEFAULT_TARGET, Replica
+from bench.serving.proxies import find_binary, load_proxy, proxy_names
+from bench.serving.running import start_proxy
+from bench.session import serve as serve_environment
+from bench.stacks import Stack
+from canonical.catalogue import load_environment
+from rosetta.console import Console, output_options
+from rosetta.options import choose_stack, framework_option, make_ready, out_folder_option, release_option
+
+_DRAIN_S = 30.0
+
+
+def _proxy_option(*, required: bool) -> Callable[[Any], Any]:
+    return click.option(
+        "--proxy",
+        "proxy_name",
+        required=required,
+        type=click.Choice(proxy_names()),
+        help="The proxy before the replicas.",
+    )
+
+
+_target_option = click.option(
+    "--target-sessions",
+    default=DEFAULT_TARGET,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="Sessions to be held at the same time, from which every limit of the proxy follows.",
+)
+_drain_option = click.option(
+    "--drain",
+    default=_DRAIN_S,
+    show_default=True,
+    type=click.FloatRange(0.0),
+    help="How long sessions may take to end after SIGTERM or Ctrl-C, in seconds; a second signal ends them at once.",
+)
+_port_option = click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one."
+)
+_host_option = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+
+
+@click.command()
+@click.argument("environment")
+@framework_option
+@release_option
+@_host_option
+@_port_option
+@click.option(
+    "--replicas", type=click.IntRange(1, 1000), help="How many server processes; more than one needs a proxy."
+)
+@_proxy_option(required=False)
+@_target_option
+@_drain_option
+@click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
+@output_options
+def serve(
+    environment: str,
+    *,
+    framework: str,
+    release: str | None,
+    host: str,
+    port: int,
+    replicas: int | None,
+    proxy_name: str | None,
+    target_sessions: int,
+    drain: float,
+    build: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Serve ENVIRONMENT with a framework's own server until interrupted.
+
+    With --replicas and --proxy it is served by many processes behind one address; a process that dies is started anew.
+    """
+    console = Console(quiet=quiet, as_json=as_json)
+    load_environment(environment)
+    chosen = _server_stack(framework, release)
+    if proxy_name is None and (replicas or 1) > 1:
+        raise click.UsageError(
+            f"{replicas} replicas need a proxy before them: add --proxy {', --proxy '.join(proxy_names())}"
+        )
+    if proxy_name is None:
+        make_ready([chosen], console, build=build)
+        asyncio.run(_serve_alone(chosen, environment, host, port, console))
+        return
+    proxy = load_proxy(proxy_name)
+    find_binary(proxy)
+    make_ready([chosen], console, build=build)
+    request = FleetRequest(
+        stack=chosen, environment=environment, replicas=replicas or 1, proxy=proxy, host=host, port=port,
+        target_sessions=target_sessions,
+    )  # fmt: skip
+    asyncio.run(_serve_fleet(request, drain, console))
+
+
+def _server_stack(framework: str, release: str | None) -> Stack:
+    chosen = choose_stack(framework, release)
+    if chosen.facts.kind != "server":
+        raise click.UsageError(
+            f"{chosen.facts.title} runs environments in process; there is nothing to serve"
+        )
+    return chosen
+
+
+async def _serve_alone(stack: Stack, environment: str, host: str, port: int, console: Console) -> None:
+    async with start_worker(stack.python, stack.worker, label=f"the {stack.label} server") as worker:
+        try:
+            serving = await serve_environment(worker, environment, host=host, port=port)
+        except RequestFailed as error:
+            raise click.ClickException(error.reason) from error
+        console.result(
+            f"{environment} is served by {stack.label} at {serving.url} (Ctrl-C ends it)",
+            {"url": serving.url, "settings": serving.settings},
+        )
+        await worker.wait()
+
+
+async def _serve_fleet(request: FleetRequest, drain_s: float, console: Console) -> None:
+    stop = _hear_signals()
+    async with serve_fleet(request, on_event=console.say) as fleet:
+        console.result(
+            f"{request.environment} is served by {request.replicas} processes of {request.stack.label} behind "
+            f"{request.proxy.title} at {fleet.url} (Ctrl-C ends it)",
+            {"url": fleet.url, "plan": fleet.plan.model_dump(), "processes": fleet.plan.processes},
+        )
+        await _until(stop, fleet.failure)
+        await _drain(fleet, drain_s, stop, console)
+
+
+async def _drain(fleet: Fleet, limit_s: float, stop: asyncio.Event, console: Console) -> None:
+    console.say(
+        f"no new sessions are taken; those that are open have {limit_s:g} s to end (another signal ends them now)"
+    )
+    stop.clear()
+    draining = asyncio.create_task(fleet.drain(limit_s))
+    again = asyncio.create_task(stop.wait())
+    await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
+    again.cancel()
+    if draining.done():
+        left = draining.result()
+    else:
+        draining.cancel()
+        left = {name: count for name, count in (await fleet.replicas.open_sessions()).items() if count}
+    if left:
+        each = ", ".join(f"{name}: {count}" for name, count in left.items())
+        console.say(f"{sum(left.values())} sessions were cut off ({each})")
+
+
+def _hear_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _until(stop: asyncio.Event, failure: asyncio.Task[None]) -> None:
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({stopped, failure}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if failure.done():
+        await failure
+
+
+@click.command()
+@framework_option
+@release_option
+@_host_option
+@_port_option
+@_proxy_option(required=True)
+@click.option(
+    "--at",
+    "places",
+    multiple=True,
+    required=True,
+    help="HOST:PORT of a replica that runs already; may be repeated.",
+)
+@_target_option
+@_drain_option
+@output_options
+def balance(
+    *,
+    framework: str,
+    release: str | None,
+    host: str,
+    port: int,
+    proxy_name: str,
+    places: tuple[str, ...],
+    target_sessions: int,
+    drain: float,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run a proxy before server processes that run already, here or on other machines."""
+    console = Console(quiet=quiet, as_json=as_json)
+    chosen = _server_stack(framework, release)
+    proxy = load_proxy(proxy_name)
+    find_binary(proxy)
+    replicas = tuple(_place(number, place) for number, place in enumerate(places, 1))
+
+    async def run() -> None:
+        stop = _hear_signals()
+        check_port(host, port)
+        plan = plan_fleet(chosen, replicas, host=host, port=port, target_sessions=target_sessions)
+        for sentence in plan.shortages():
+            console.say(sentence)
+        with tempfile.TemporaryDirectory(prefix="rosetta-", dir="/tmp") as folder:
+            async with start_proxy(proxy, plan, Path(folder), on_event=console.say) as (running, failure):
+                console.result(
+                    f"{proxy.title} stands before {len(replicas)} replicas at {host}:{port} (Ctrl-C ends it)",
+                    {"host": host, "port": port, "plan": plan.model_dump()},
+                )
+                await _until(stop, failure)
+                await running.drain()
+                console.say(f"no new sessions are taken; this ends in {drain:g} s, or at another signal")
+                stop.clear()
+                try:
+                    async with asyncio.timeout(drain):
+                        await _until(stop, failure)
+                except TimeoutError:
+                    return
+
+    asyncio.run(run())
+
+
+def _place(number: int, place: str) -> Replica:
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+        raise click.BadParameter(f"{place!r} is no HOST:PORT", param_hint="'--at'")
+    return Replica(name=f"r{number}", host=host.strip("[]"), port=int(port))
+
+
+@click.command()
+@click.argument("environment")
+@framework_option
+@release_option
+@click.option(
+    "--replicas",
+    default=4,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="Server processes per machine.",
+)
+@_proxy_option(required=True)
+@_target_option
+@click.option(
+    "--drain",
+    default=300,
+    show_default=True,
+    type=click.IntRange(0, 86_400),
+    help="As of serve, in whole seconds.",
+)
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Where clients find it."
+)
+@out_folder_option("The folder to write.", "README.md", "Dockerfile", "compose.yaml")
+@output_options
+def deploy(
+    environment: str,
+    *,
+    framework: str,
+    release: str | None,
+    replicas: int,
+    proxy_name: str,
+    target_sessions: int,
+    drain: int,
+    port: int,
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Write a folder that serves ENVIRONMENT elsewhere: containers, a Hugging Face Space, a Slurm job, a proxy's configuration."""
+    console = Console(quiet=quiet, as_json=as_json)
+    if out is None:
+        raise click.UsageError("name the folder to write with --out")
+    load_environment(environment)
+    chosen = _server_stack(framework, release)
+    proxy = load_proxy(proxy_name)
+    deployment = Deployment(chosen, environment, replicas, proxy, port, target_sessions, drain)
+    validated = asyncio.run(write_deployment(deployment, out))
+    judged = (
+        f"{proxy.title} has validated its configuration"
+        if validated
+        else f"{proxy.title} is not installed here, so nobody has validated its configuration"
+    )
+    console.result(
+        f"{out} is ready; {judged}. README.md there says how to start it.",
+        {"folder": str(out), "validated": validated, "proxy": proxy.name, "replicas": replicas},
+    )
+
+
+COMMANDS = (serve, balance, deploy)
