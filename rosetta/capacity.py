@@ -17,7 +17,7 @@ from rosetta.console import Console, output_options
 from rosetta.options import choose_stack, framework_option, make_ready, out_folder_option, release_option
 
 if TYPE_CHECKING:
-    from bench.planner import CostModel, CapacityPlan
+    from bench.planner import CapacityPlan, CostModel
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
