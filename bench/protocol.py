@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from bench.workloads import Workload
+from canonical.server_settings import ServerSettings
 
 PROTOCOL = 2
 """Raised when a message changes its meaning or its fields."""
@@ -222,7 +223,8 @@ class Listed(_Message):
 class Serve(_Message):
     """Serve an environment with the framework's own server; port 0 picks a free one.
 
-    `session_ttl_s` is after how many idle seconds the server shall free a session, where that can be set at all.
+    `session_ttl_s` is after how many idle seconds the server shall free a session, where that can be set at all;
+    `settings` is what else is to differ from the defaults.
     """
 
     type: Literal["serve"] = "serve"
@@ -231,6 +233,7 @@ class Serve(_Message):
     host: str = "127.0.0.1"
     port: int = 0
     session_ttl_s: float | None = None
+    settings: ServerSettings | None = None
 
 
 class Serving(_Message):
@@ -347,7 +350,7 @@ class Costed(_Message):
 
 
 class ListWays(_Message):
-    """Ask in which ways the adapter steps many episodes of this process, and takes whole rollouts."""
+    """Ask in which ways the adapter steps many episodes of this process, takes whole rollouts, and serves."""
 
     type: Literal["list_ways"] = "list_ways"
 
@@ -362,11 +365,12 @@ class Way(BaseModel):
 
 
 class Ways(_Message):
-    """Carry the ways by name, each kind in the adapter's order."""
+    """Carry the ways by name, each kind in the adapter's order; of serving, those that differ from the default."""
 
     type: Literal["ways"] = "ways"
     executors: dict[str, Way]
     rollouts: dict[str, Way]
+    settings: dict[str, ServerSettings]
 
 
 class StepTogether(_Message):

@@ -16,6 +16,7 @@ from bench.records import ServerReading
 from bench.session import serve
 from bench.stacks import Stack
 from bench.workloads import Workload
+from canonical.server_settings import ServerSettings
 
 _OBSERVE_EVERY_S = 0.5
 SETTLE_S = 15.0
@@ -107,6 +108,7 @@ async def start_server(
     client: Worker,
     module: str | None = None,
     workload: Workload | None = None,
+    settings: ServerSettings | None = None,
 ) -> AsyncIterator[Server]:
     """Start a server process for an environment; leaving the context ends it.
 
@@ -118,6 +120,7 @@ async def start_server(
         client: The worker that will play.
         module: Another module with an `ADAPTER` than the stack's own adapter.
         workload: How long its tools take.
+        settings: What a server is to have that differs from its defaults.
 
     Raises:
         WorkerError: It does not start.
@@ -129,5 +132,5 @@ async def start_server(
     async with start_worker(
         stack.python, module or stack.worker, label=f"the {stack.label} server"
     ) as worker:
-        serving = await serve(worker, environment, workload=workload)
+        serving = await serve(worker, environment, workload=workload, settings=settings)
         yield Server(worker, serving.url, serving.settings)

@@ -12,6 +12,7 @@ from bench.client import RequestFailed, Worker
 from bench.workloads import Workload
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON
+from canonical.server_settings import ServerSettings
 from canonical.step import StepResult
 from canonical.transcript import Action, message_from_json, result_from_json, spec_from_json
 
@@ -212,6 +213,7 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     session_ttl_s: float | None = None,
+    settings: ServerSettings | None = None,
 ) -> protocol.Serving:
     """Let a worker serve an environment with its framework's own server, until the worker stops.
 
@@ -222,6 +224,7 @@ async def serve(
         host: The address.
         port: The port; 0 picks a free one.
         session_ttl_s: After how many idle seconds the server shall free a session, where that can be set.
+        settings: What else is to differ from the defaults.
 
     Raises:
         RequestFailed: The port is in use (`kind` is `os`), or the environment cannot be compiled.
@@ -236,6 +239,7 @@ async def serve(
             host=host,
             port=port,
             session_ttl_s=session_ttl_s,
+            settings=settings,
         ),
         timeout_s=REPLY_TIMEOUT_S,
     )

@@ -22,6 +22,7 @@ from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.listening import listen, url_of
+from canonical.server_settings import ServerSettings
 
 
 class _Server(uvicorn.Server):
@@ -37,18 +38,45 @@ class NeMoGymAdapter:
     Args:
         receive_timeout: Seconds that a client waits for the answer to one request. NeMo Gym itself waits for ever.
         session_ttl: Seconds after which the server frees an episode that nobody uses or verifies.
+        settings: What servers have that differs from below.
     """
 
     name = "nemo_gym"
 
-    def __init__(self, *, receive_timeout: float = 600.0, session_ttl: float = 24 * 3600.0) -> None:
+    def __init__(
+        self,
+        *,
+        receive_timeout: float = 600.0,
+        session_ttl: float = 24 * 3600.0,
+        settings: ServerSettings | None = None,
+    ) -> None:
         self._receive_timeout = receive_timeout
         self._session_ttl = session_ttl
+        self._settings = settings or ServerSettings()
         self._connections: dict[str, Connection] = {}
+
+    def with_settings(self, settings: ServerSettings, /) -> NeMoGymAdapter:
+        """Return this adapter with servers that have these settings."""
+        return NeMoGymAdapter(
+            receive_timeout=self._receive_timeout, session_ttl=self._session_ttl, settings=settings
+        )
+
+    def alternatives(self) -> Mapping[str, ServerSettings]:
+        """Return settings worth comparing: the HTTP implementation, the accept queue, and the threads of plain tools."""
+        found = {
+            "backlog=2048": ServerSettings(backlog=2048),
+            "threads=40": ServerSettings(threads=40),
+            "threads=1024": ServerSettings(threads=1024),
+        }
+        if importlib.util.find_spec("httptools"):
+            found["http=h11"] = ServerSettings(http="h11")
+        return found
 
     def with_session_ttl(self, seconds: float, /) -> NeMoGymAdapter:
         """Return this adapter with servers that free an episode after so many seconds in which nobody used it."""
-        return NeMoGymAdapter(receive_timeout=self._receive_timeout, session_ttl=seconds)
+        return NeMoGymAdapter(
+            receive_timeout=self._receive_timeout, session_ttl=seconds, settings=self._settings
+        )
 
     def packages(self) -> Mapping[str, str]:
         """Return the installed distribution of NeMo Gym and its exact version."""
@@ -125,10 +153,16 @@ class NeMoGymAdapter:
             "timeout_graceful_shutdown": 10,
             "access_log": False,
             "log_level": "warning",
+            **self._settings.uvicorn(),
         }
+        threads = {} if self._settings.threads is None else {"threads": self._settings.threads}
         listener = listen(host, port, settings["backlog"])
         server = make_server(
-            compiled, host=host, port=listener.getsockname()[1], session_ttl_seconds=self._session_ttl
+            compiled,
+            host=host,
+            port=listener.getsockname()[1],
+            session_ttl_seconds=self._session_ttl,
+            **threads,
         )
         serving = _Server(uvicorn.Config(make_app(server), lifespan="on", log_config=None, **settings))
         running = asyncio.create_task(serving.serve(sockets=[listener]))

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
@@ -19,6 +20,7 @@ from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.listening import listen, url_of
+from canonical.server_settings import ServerSettings
 
 _MIB = 1024 * 1024
 
@@ -38,6 +40,7 @@ class OpenEnvAdapter:
             tools off; a step takes as long as its tool works.
         connect_timeout: Seconds that a client waits for the connection.
         max_concurrent_envs: How many sessions a server admits.
+        settings: What servers have that differs from below.
     """
 
     name = "openenv"
@@ -48,10 +51,33 @@ class OpenEnvAdapter:
         receive_timeout: float = 600.0,
         connect_timeout: float = 30.0,
         max_concurrent_envs: int = MAX_CONCURRENT_ENVS,
+        settings: ServerSettings | None = None,
     ) -> None:
         self._receive_timeout = receive_timeout
         self._connect_timeout = connect_timeout
         self._max_concurrent_envs = max_concurrent_envs
+        self._settings = settings or ServerSettings()
+
+    def with_settings(self, settings: ServerSettings, /) -> OpenEnvAdapter:
+        """Return this adapter with servers that have these settings."""
+        return OpenEnvAdapter(
+            receive_timeout=self._receive_timeout,
+            connect_timeout=self._connect_timeout,
+            max_concurrent_envs=self._max_concurrent_envs,
+            settings=settings,
+        )
+
+    def alternatives(self) -> Mapping[str, ServerSettings]:
+        """Return settings worth comparing: the WebSocket implementations that are installed, pings, queue, compression."""
+        found = {
+            "ws=websockets": ServerSettings(ws="websockets"),
+            "ws_deflate=on": ServerSettings(ws_deflate=True),
+            "ping=off": ServerSettings(ping_interval_s=0),
+            "backlog=2048": ServerSettings(backlog=2048),
+        }
+        if find_spec("wsproto") is not None:
+            found["ws=wsproto"] = ServerSettings(ws="wsproto")
+        return found
 
     def packages(self) -> Mapping[str, str]:
         """Return the installed distribution of OpenEnv and its exact version."""
@@ -140,6 +166,7 @@ class OpenEnvAdapter:
             "timeout_graceful_shutdown": 10,
             "access_log": False,
             "log_level": "warning",
+            **self._settings.uvicorn(),
         }
         listener = listen(host, port, settings["backlog"])
         app = make_app(compiled, max_concurrent_envs=self._max_concurrent_envs)

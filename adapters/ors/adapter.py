@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
@@ -18,6 +19,7 @@ from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.listening import listen, url_of
+from canonical.server_settings import ServerSettings
 
 SESSION_TTL_S = 900.0
 """After how many seconds without a ping a server of ORS frees a session; it is fixed in both distributions."""
@@ -35,12 +37,25 @@ class OrsAdapter:
 
     Args:
         reading: How the trainer reads rewards: it adds them, as the standard has it, or takes the last one.
+        settings: What servers have that differs from below.
     """
 
     name = "ors"
 
-    def __init__(self, *, reading: Reading = "sum") -> None:
+    def __init__(self, *, reading: Reading = "sum", settings: ServerSettings | None = None) -> None:
         self._reading: Reading = reading
+        self._settings = settings or ServerSettings()
+
+    def with_settings(self, settings: ServerSettings, /) -> OrsAdapter:
+        """Return this adapter with servers that have these settings."""
+        return OrsAdapter(reading=self._reading, settings=settings)
+
+    def alternatives(self) -> Mapping[str, ServerSettings]:
+        """Return settings worth comparing: the HTTP implementations that are installed, and the accept queue."""
+        found = {"backlog=2048": ServerSettings(backlog=2048)}
+        if find_spec("httptools") is not None:
+            found["http=httptools"] = ServerSettings(http="httptools")
+        return found
 
     def packages(self) -> Mapping[str, str]:
         """Return the installed distribution of ORS and its exact version."""
@@ -115,6 +130,7 @@ class OrsAdapter:
             "timeout_graceful_shutdown": 10,
             "access_log": False,
             "log_level": "warning",
+            **self._settings.uvicorn(),
         }
         app = make_server(compiled).app
         listener = listen(host, port, settings["backlog"])

@@ -10,12 +10,18 @@ import resource
 import threading
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench import protocol
 from bench.worker.compiled import CompiledEnvironments
 from canonical.adapter import Adapter, Endpoint, SessionTtl
+from canonical.content import JSON
+from canonical.server_settings import ServerSettings, SettableServer
+
+GC_THRESHOLDS = (700, 10, 10)
+"""Thresholds of the garbage collector of a process that serves; Python's own."""
 
 _TICK_S = 0.01
 
@@ -42,16 +48,16 @@ class Host:
         adapter = self._adapter
         if request.session_ttl_s is not None and isinstance(adapter, SessionTtl):
             adapter = adapter.with_session_ttl(request.session_ttl_s)
+        if request.settings is not None and isinstance(adapter, SettableServer):
+            adapter = adapter.with_settings(request.settings)
         serving = adapter.serve(compiled, host=request.host, port=request.port)
         endpoint = await cleanup.enter_async_context(serving)
         self._endpoints.append(endpoint)
         if self._ticking is None:
             self._ticking = asyncio.create_task(self._tick())
             cleanup.callback(self._ticking.cancel)
-        # What is alive now lives as long as the server; scanning it again and again is what makes many sessions slow.
-        gc.collect()
-        gc.freeze()
-        return endpoint
+        collector = _set_collector(request.settings or ServerSettings())
+        return replace(endpoint, settings={**endpoint.settings, **collector})
 
     async def _tick(self) -> None:
         while True:
@@ -87,6 +93,17 @@ class Host:
             most_sessions=most,
             loop_lag_p99_ns=lags[min(len(lags) - 1, len(lags) * 99 // 100)] if lags else None,
         )
+
+
+def _set_collector(settings: ServerSettings) -> dict[str, JSON]:
+    """Set the garbage collector of a process that serves; return what is in force, as it goes into a record."""
+    is_frozen = settings.gc_freeze is not False
+    if is_frozen:
+        # What is alive now lives as long as the server; scanning it again and again is what makes many sessions slow.
+        gc.collect()
+        gc.freeze()
+    gc.set_threshold(*(settings.gc_thresholds or GC_THRESHOLDS))
+    return {"gc_freeze": is_frozen, "gc_thresholds": list(gc.get_threshold())}
 
 
 def raise_file_limit() -> None:

@@ -16,6 +16,7 @@ from bench.worker.compiled import CompiledEnvironments
 from bench.worker.host import raise_file_limit, read_uss, trim
 from canonical.adapter import Adapter
 from canonical.executor import Executor, ExecutorListing, Part, RolloutListing, Start
+from canonical.server_settings import SettableServer
 from canonical.step import StepResult
 from canonical.tool import ToolCall
 from canonical.transcript import action_from_json
@@ -28,7 +29,7 @@ class UnknownWay(LookupError):  # noqa: N818 - what happened, read as a sentence
 
 
 def list_ways(adapter: Adapter[Any], seq: int) -> protocol.Ways:
-    """Say in which ways an adapter steps many episodes of one process, and takes whole rollouts; none for a server."""
+    """Say in which ways an adapter steps many episodes of one process, takes whole rollouts, and serves."""
     executors = adapter.executors() if isinstance(adapter, ExecutorListing) else {}
     paths = adapter.rollout_paths() if isinstance(adapter, RolloutListing) else {}
     return protocol.Ways(
@@ -37,6 +38,7 @@ def list_ways(adapter: Adapter[Any], seq: int) -> protocol.Ways:
             name: protocol.Way(note=executor.note, most=executor.most) for name, executor in executors.items()
         },
         rollouts={name: protocol.Way(note=path.note) for name, path in paths.items()},
+        settings=dict(adapter.alternatives()) if isinstance(adapter, SettableServer) else {},
     )
 
 
