@@ -257,17 +257,7 @@ def fit(seen: Sequence[Observation], *, source: str, second_s: float = 0.0) -> C
         [max(0.0, one.cpu_s - second_s * one.wall_s) for one in seen],
     )
     sessions = [one.sessions for one in seen]
-    # The base is read before any session, so only the growth is fitted.
-    parts = {
-        name: (
-            sum(getattr(one, f"{name}_before") for one in seen) / len(seen),
-            _solve(
-                [(number,) for number in sessions],
-                [max(0, getattr(one, f"{name}_peak") - getattr(one, f"{name}_before")) for one in seen],
-            )[0],
-        )
-        for name in ("memory", "fds", "threads")
-    }
+    parts = {name: _growth(name, seen) for name in ("memory", "fds", "threads")}
     return CostModel(
         source=source,
         second_s=second_s,
@@ -282,6 +272,23 @@ def fit(seen: Sequence[Observation], *, source: str, second_s: float = 0.0) -> C
         largest=max(sessions),
         cells=len(seen),
     )
+
+
+def _growth(name: str, seen: Sequence[Observation]) -> tuple[float, float]:
+    """Return the base and the part per session of something that is counted at its peak.
+
+    The base is read before any session, so that only the growth is fitted: as so much per session, or as a pool that is as
+    large for any number of them, whichever is nearer.
+    """
+    base = sum(getattr(one, f"{name}_before") for one in seen) / len(seen)
+    growth = [max(0, getattr(one, f"{name}_peak") - getattr(one, f"{name}_before")) for one in seen]
+    numbers = [one.sessions for one in seen]
+    (each,), (pool,) = (_solve([(row,) for row in rows], growth) for rows in (numbers, [1] * len(seen)))
+    off = [
+        sum((predicted / grown - 1) ** 2 for predicted, grown in zip(side, growth, strict=True) if grown)
+        for side in ([each * number for number in numbers], [pool] * len(seen))
+    ]
+    return (base, each) if off[0] <= off[1] else (base + pool, 0.0)
 
 
 def cost_of(run: Run) -> CostModel:

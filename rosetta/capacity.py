@@ -1,4 +1,4 @@
-"""Verbs about size: plan, which says what many sessions need, and tries what it says."""
+"""Verbs about size: plan, which says what many sessions need, and bench-settings, which says what settings change."""
 
 from __future__ import annotations
 
@@ -283,4 +283,83 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
 
 
-COMMANDS = (plan,)
+@click.command("bench-settings")
+@click.argument("framework")
+@release_option
+@click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
+@click.option(
+    "--sessions", default=400, show_default=True, type=click.IntRange(1), help="Sessions that are held."
+)
+@click.option(
+    "--pairs",
+    default=6,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How often each setting is measured.",
+)
+@click.option(
+    "--budget",
+    default="220s",
+    show_default=True,
+    type=Duration(),
+    help="When no further round begins any more.",
+)
+@click.option(
+    "--tool",
+    default="async",
+    show_default=True,
+    type=click.Choice(["async", "sync"]),
+    help="Whether the tool waits on the event loop or blocks its thread.",
+)
+@out_folder_option("Folder for records and report; a new one under runs/ when left out.")
+@click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
+@output_options
+def bench_settings(
+    framework: str,
+    *,
+    release: str | None,
+    environment: str,
+    sessions: int,
+    pairs: int,
+    budget: float,
+    tool: str,
+    out: Path | None,
+    build: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Measure what settings of the server of FRAMEWORK change, against the defaults of `rosetta serve`, as ratios."""
+    from bench.plan import QUICK  # noqa: PLC0415 - as in `_check`
+    from bench.recording import Request  # noqa: PLC0415
+    from bench.records import read_run  # noqa: PLC0415
+    from bench.settings import compare_settings  # noqa: PLC0415
+    from reports.render import write_report  # noqa: PLC0415
+    from reports.settings import render_settings  # noqa: PLC0415
+
+    console = Console(quiet=quiet, as_json=as_json)
+    stack = choose_stack(framework, release)
+    if stack.facts.kind != "server":
+        raise click.UsageError(
+            f"{stack.facts.title} runs environments in process, so it has no server settings"
+        )
+    name = load_environment(environment).name
+    make_ready([stack], console, build=build)
+    folder = out or ROOT / "runs" / "settings" / stack.label / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{name}"
+    request = Request(
+        stack=stack, environment=environment, plan=QUICK, folder=folder, arguments=tuple(sys.argv[1:])
+    )
+    with console.progress() as show:
+        asyncio.run(
+            compare_settings(
+                request, sessions=sessions, rounds=pairs, budget_s=budget, tool_kind=tool, on_progress=show
+            )
+        )
+    rendered = render_settings(read_run(folder))
+    page = write_report(rendered, folder)
+    console.result(
+        "\n".join([*rendered.summary, f"report: {page}"]),
+        {"summary": list(rendered.summary), "report": str(page), "records": str(folder)},
+    )
+
+
+COMMANDS = (plan, bench_settings)

@@ -144,6 +144,17 @@ def test_a_fit_of_exact_cells_gives_the_parts_that_they_were_made_of(second, ses
     assert (cost.fds(400), cost.threads(400)) == (pytest.approx(410), pytest.approx(401))
 
 
+def test_a_pool_of_threads_is_not_taken_for_threads_of_sessions():
+    cells = [
+        observed(sessions, turns).model_copy(update={"threads_peak": 7})
+        for sessions in (50, 200)
+        for turns in (2, 5)
+    ]
+    cost = fit(cells, source="synthetic")
+    assert (cost.threads_base, cost.threads_session) == (pytest.approx(7), 0)
+    assert cost.fds_session == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     "shapes", [[(50, 2), (50, 5), (50, 4)], [(50, 2), (100, 2), (200, 2)], [(50, 2), (200, 5)]]
 )
