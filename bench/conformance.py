@@ -8,6 +8,8 @@ import hashlib
 import json
 import re
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -24,10 +26,11 @@ from canonical.adapter import Feature, Level, Opened, SessionError
 from canonical.catalogue import load_environment
 from canonical.content import JSON
 from canonical.environment import Environment
-from canonical.episode import Episode
-from canonical.reward import Aggregation
+from canonical.episode import Episode, StartError
+from canonical.reward import Aggregation, ScoringError
 from canonical.task import Task
 from canonical.transcript import (
+    Action,
     Difference,
     Transcript,
     TranscriptStep,
@@ -80,6 +83,16 @@ class Divergence:
         return "\n".join(lines)
 
 
+class BrokenEnvironmentError(RuntimeError):
+    """Report an environment that fails without any framework, so that there is nothing to compare a framework with.
+
+    Attributes:
+        failure: What its code raised, if it did.
+    """
+
+    failure: BaseException | None = None
+
+
 class Misdeclaration(Divergence):
     """Be a divergence between what an adapter declares of a feature and what the feature does."""
 
@@ -123,6 +136,8 @@ class ConformanceResult:
         not_compared: Features that the framework declares absent, so that what they carry is left out.
         features: What was proven of each feature.
         returns: How many returns were read in the framework's own way, and compared.
+        raised: What tools and rules of the environment raised and should not have, and in how many episodes. Frameworks
+            are to show the same all the same.
         digest: SHA-256 over the transcripts that the framework showed; runs of one plan have equal digests where nothing
             differs and nothing is left out.
         seconds: How long it took.
@@ -133,6 +148,7 @@ class ConformanceResult:
     scenarios: int = 0
     returns: int = 0
     divergences: list[Divergence] = field(default_factory=list)
+    raised: Counter[str] = field(default_factory=Counter)
     not_compared: tuple[str, ...] = ()
     features: tuple[FeatureProof, ...] = ()
     digest: str = ""
@@ -306,8 +322,9 @@ class _Play:
             async with asyncio.TaskGroup() as group:
                 for index, scenario in enumerate(scenarios):
                     group.create_task(self._one(index, scenario))
-        except* WorkerError as broken:
-            raise _first(broken) from None
+        except* (WorkerError, BrokenEnvironmentError) as group:
+            # Where the environment itself is broken, that says more.
+            raise _first(group.subgroup(BrokenEnvironmentError) or group) from None
         for index in sorted(self._found):
             self._result.divergences.extend(self._found[index])
         return digest_of(transcript for index in sorted(self._shown) for transcript in self._shown[index])
@@ -317,9 +334,19 @@ class _Play:
             so_far = len(self._result.divergences) + sum(map(len, self._found.values()))
             if so_far >= self._stop_after:
                 return
-            url = await self._urls.get(scenario.tool_seconds)
-            played = await _play(self._driver, scenario, self._source, url)
-            expected = await _expected(self._environment, scenario)
+            raised: Counter[str] = Counter()
+            try:
+                url = await self._urls.get(scenario.tool_seconds)
+                played = await _play(self._driver, scenario, self._source, url)
+            except WorkerDied:
+                raise
+            except WorkerError:
+                # Where the environment itself is broken, that says more.
+                await _expected(self._environment, scenario, raised)
+                raise
+            expected = await _expected(self._environment, scenario, raised)
+            if self._source != TOUCHSTONE:
+                self._result.raised.update(raised)
             self._found[index] = list(_compare(self._environment, scenario, played, expected, self._absent))
             self._shown[index] = [_shown(played[name], expected[name]) for name in expected]
             self._result.returns += sum(one.reported is not None for one in played.values())
@@ -351,7 +378,7 @@ async def check_scenario(
     """
     environment = load_environment(source)
     played = await _play(driver, scenario, source, url)
-    expected = await _expected(environment, scenario)
+    expected = await _expected(environment, scenario, Counter())
     return list(_compare(environment, scenario, played, expected, absent)), expected
 
 
@@ -361,7 +388,7 @@ def absent_features(worker: Worker) -> frozenset[Feature]:
     return frozenset(feature for feature in COMPARED if features.get(feature) is Level.ABSENT)
 
 
-def _first(group: BaseExceptionGroup[WorkerError]) -> WorkerError:
+def _first(group: BaseExceptionGroup[Any]) -> Exception:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
@@ -420,21 +447,64 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
         played.failure = f"'{doing}' failed: {error}"
 
 
-async def _expected(environment: Environment[Any], scenario: Scenario) -> dict[str, Transcript]:
+async def _expected(
+    environment: Environment[Any], scenario: Scenario, raised: Counter[str]
+) -> dict[str, Transcript]:
     # One session after the other: whatever interleaving does in the framework, nothing is interleaved here.
-    return {name: await _reference(environment, scenario, name) for name in scenario.sessions}
+    return {name: await _reference(environment, scenario, name, raised) for name in scenario.sessions}
 
 
-async def _reference(environment: Environment[Any], scenario: Scenario, name: str) -> Transcript:
+async def _reference(
+    environment: Environment[Any], scenario: Scenario, name: str, raised: Counter[str]
+) -> Transcript:
     task, seed = scenario.sessions[name]
+    actions = [
+        operation.action
+        for group in scenario.rounds
+        for operation in group
+        if operation.session == name and operation.action is not None
+    ]
+    steps: list[TranscriptStep] = []
+    try:
+        return await _played_alone(environment, (task, seed), actions, steps, raised)
+    except (StartError, ScoringError) as error:
+        at = (
+            "before the first step"
+            if isinstance(error, StartError)
+            else f"at step {len(steps)}, {_cut(_written(actions[len(steps)]))}"
+        )
+        broken = BrokenEnvironmentError(
+            f"{environment.name} fails without any framework: {error} (scenario {scenario.name}, task {task}, seed {seed}, {at})"
+        )
+        broken.failure = error.failure
+        raise broken from error
+
+
+def _written(action: Action) -> str:
+    return json.dumps(action if isinstance(action, str) else action.to_json())
+
+
+def _place_of(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    place = "".join(f" at {one.filename}, line {one.lineno}, in {one.name}" for one in frame)
+    return f"{type(error).__name__}{place}: {_cut(str(error))}"
+
+
+async def _played_alone(
+    environment: Environment[Any],
+    session: tuple[str, int],
+    actions: list[Action],
+    steps: list[TranscriptStep],
+    raised: Counter[str],
+) -> Transcript:
+    task, seed = session
     episode = await Episode.open_async(environment, task, seed=seed)
     try:
-        steps = [
-            TranscriptStep(operation.action, await episode.step_async(operation.action))
-            for group in scenario.rounds
-            for operation in group
-            if operation.session == name and operation.action is not None
-        ]
+        # One by one, so that it is known how far it went when a step fails.
+        for action in actions:
+            steps.append(TranscriptStep(action, await episode.step_async(action)))  # noqa: PERF401
+        if episode.failure is not None:
+            raised[_place_of(episode.failure)] += 1
         return Transcript(
             environment=environment.name,
             version=environment.version,

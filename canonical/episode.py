@@ -401,7 +401,9 @@ class Episode(Generic[StateT]):
     def _failed(self, part: str, error: BaseException, kind: type[ScoringError]) -> ScoringError:
         self.cause = Cause.ERROR
         self._remember(part, error)
-        return kind(f"the {part} of {self.environment.name} failed with {type(error).__name__}")
+        raised = kind(f"the {part} of {self.environment.name} failed with {type(error).__name__}")
+        raised.failure = error
+        return raised
 
     def _close_ledger(self) -> None:
         try:

@@ -17,7 +17,13 @@ ResultT = TypeVar("ResultT")
 
 
 class ScoringError(RuntimeError):
-    """Report that no valid reward could be computed. It is never replaced by a reward of 0."""
+    """Report that no valid reward could be computed. It is never replaced by a reward of 0.
+
+    Attributes:
+        failure: What the rubric or the rules raised, if they did. It may hold secrets, and the text holds nothing of it.
+    """
+
+    failure: BaseException | None = None
 
 
 class OutcomeError(ScoringError):

@@ -10,7 +10,7 @@ from bench.stacks import UnknownStackError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.task import UnknownTaskError
 from rosetta import author, capacity, endurance, frameworks, gauntlet, parity, sandboxes, serving
-from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console
+from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console, print_anything
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
 UNKNOWN_NAMES = (UnknownEnvironmentError, UnknownTaskError, UnknownStackError)
@@ -50,6 +50,7 @@ for command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, with the arguments of the process unless others are given, and leave with its exit code."""
+    print_anything()
     try:
         code = cli.main(arguments, prog_name="rosetta", standalone_mode=False)
     except click.exceptions.Exit as wanted:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,18 @@ import click
 
 from bench.client import start_worker
 from bench.session import connect_session, serve
-from canonical.adapter import Session, SessionError
-from canonical.catalogue import environment_names, load_environment
+from canonical.adapter import Session
+from canonical.catalogue import definition_path, environment_names, load_environment
 from canonical.checker import CheckReport, Outcome, check_environment
-from canonical.content import Message
+from canonical.content import ErrorCode, Message
 from canonical.environment import Environment
-from canonical.episode import Episode, StartError
+from canonical.episode import Episode
 from canonical.policy import ModelPolicy, OraclePolicy, Policy, RandomPolicy, ReplayPolicy, ScriptedPolicy
 from canonical.reference import ReferenceSession
 from canonical.rollout import roll_out
-from canonical.transcript import Action, Transcript, TranscriptError, action_from_json, end_text, step_text
+from canonical.transcript import Transcript, end_text, step_text
+from rosetta.actions import ActionsError, read_actions, read_transcripts
+from rosetta.authorship import check_hint, pointing_to_author
 from rosetta.console import FINDING, Console, output_options
 from rosetta.keyboard import Keyboard, Misspelled
 from rosetta.options import choose_stack, make_ready, out_file_option, release_option
@@ -63,29 +64,14 @@ def envs(*, quiet: bool, as_json: bool) -> None:
 @click.argument("environment")
 @click.option("--task", help="Task id; the first one when left out.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the episode.")
+@pointing_to_author
 def play(environment: str, *, task: str | None, seed: int) -> None:
     """Play ENVIRONMENT yourself, in the terminal.
 
     With one tool that takes one argument, a line is that argument; otherwise write the tool's name and its first argument.
     """
     loaded = load_environment(environment)
-    with _showing_author(environment):
-        asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
-
-
-@contextmanager
-def _showing_author(source: str) -> Iterator[None]:
-    """Show an author where their code failed, and name the command that looks for more."""
-    try:
-        yield
-    except (SessionError, StartError) as error:
-        raised = error if isinstance(error, StartError) else error.__cause__
-        if not isinstance(raised, StartError):
-            raise
-        Console().place(raised.failure)
-        raise click.ClickException(
-            f"{raised}; `rosetta check {source}` finds the smallest case of every broken promise"
-        ) from error
+    asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
 
 
 async def _play(environment: Environment[Any], task: str, seed: int) -> None:
@@ -157,6 +143,7 @@ def _messages_text(messages: tuple[Message, ...]) -> str:
 @click.option("--build", is_flag=True, help="Build its stack first when it is not ready.")
 @out_file_option("Write transcripts to this file, one per line.")
 @output_options
+@pointing_to_author
 def rollout(
     environment: str,
     *,
@@ -189,7 +176,10 @@ def rollout(
         raise click.UsageError("the policy 'model' needs --model")
     if policy_name in {"scripted", "replay"} and actions is None:
         raise click.UsageError(f"the policy '{policy_name}' needs --actions FILE")
-    policies = _policies(policy_name, loaded, actions, seed, model, base_url, temperature)
+    try:
+        policies = _policies(policy_name, loaded, actions, seed, model, base_url, temperature)
+    except ActionsError as error:
+        raise click.BadParameter(str(error), param_hint="'--actions'") from error
 
     if out is not None:
         # Opened before anything is played, and written to as episodes end: what was played is never lost.
@@ -212,13 +202,25 @@ def rollout(
                         watch=None if quiet or as_json else lambda step: click.echo(step_text(step)),
                     )
                 played.append(transcript)
+                if any(
+                    step.result.observation.error is ErrorCode.INTERNAL_ERROR for step in transcript.steps
+                ):
+                    failure = (
+                        session.episode.failure
+                        if isinstance(session, ReferenceSession) and session.episode
+                        else None
+                    )
+                    if failure is not None:
+                        console.place(failure, definition_path(loaded))
+                    console.warn(
+                        f"a tool of {loaded.name} raised what is no ToolError; {check_hint(environment)}"
+                    )
                 if out is not None:
                     with out.open("a", encoding="ascii") as file:
                         file.write(transcript.to_line() + "\n")
         return played
 
-    with _showing_author(environment):
-        transcripts = asyncio.run(run())
+    transcripts = asyncio.run(run())
     lines = [
         f"{one.task}: {end_text(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
         f"reward {one.total:g}"
@@ -241,35 +243,10 @@ def _policies(  # noqa: PLR0917 - the options of one command
     if name == "model" and model is not None:
         return [ModelPolicy(model, base_url=base_url, temperature=temperature)]
     if name == "scripted" and actions is not None:
-        return [ScriptedPolicy([_read_action(actions, *row) for row in _rows(actions)])]
+        return [ScriptedPolicy(read_actions(actions))]
     if name == "replay" and actions is not None:
-        return [ReplayPolicy(_read_transcript(actions, *row)) for row in _rows(actions)]
+        return list(map(ReplayPolicy, read_transcripts(actions)))
     return [OraclePolicy(environment)]
-
-
-def _rows(path: Path) -> list[tuple[int, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise TranscriptError(f"{path} is not text: {error.reason} at byte {error.start}") from error
-    rows = [row for row in enumerate(lines, 1) if row[1].strip()]
-    if not rows:
-        raise click.UsageError(f"{path} is empty")
-    return rows
-
-
-def _read_action(path: Path, number: int, line: str) -> Action:
-    try:
-        return action_from_json(json.loads(line))
-    except ValueError as error:
-        raise TranscriptError(f"{path}, line {number}: {error}") from error
-
-
-def _read_transcript(path: Path, number: int, line: str) -> Transcript:
-    try:
-        return Transcript.from_line(line)
-    except TranscriptError as error:
-        raise TranscriptError(f"{path}, line {number}: {error}") from error
 
 
 @asynccontextmanager

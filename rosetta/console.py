@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -40,7 +43,7 @@ class Console:
 
     def result(self, text: str, value: Any) -> None:
         """Print a result: the text for a person, the value as JSON for a program."""
-        click.echo(json.dumps(value, ensure_ascii=False) if self.as_json else text)
+        click.echo(_as_json(value) if self.as_json else text)
 
     def say(self, text: str) -> None:
         """Say on stderr what is going on, unless quiet."""
@@ -51,15 +54,25 @@ class Console:
         """Say on stderr what went wrong."""
         self._stderr.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
 
-    def place(self, raised: BaseException) -> None:
-        """Say on stderr which line of an author's code raised what."""
-        frame = traceback.extract_tb(raised.__traceback__)[-1]
-        self._stderr.print(
-            escape(
-                f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}\n  {type(raised).__name__}: {raised}"
-            ),
-            soft_wrap=True,
-        )
+    def warn(self, text: str) -> None:
+        """Say on stderr what is not as it should be, although the command goes on."""
+        self._stderr.print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
+    def place(self, raised: BaseException, file: Path) -> None:
+        """Say on stderr which line of an author's code raised what.
+
+        Args:
+            raised: What was raised, perhaps in code that the author's called, or that looked at what it returned.
+            file: The file that defines the environment.
+        """
+        frames = [
+            frame
+            for frame in traceback.extract_tb(raised.__traceback__)
+            if Path(frame.filename).is_relative_to(file.parent)
+        ]
+        place = "".join(f", line {one.lineno}, in {one.name}: {one.line}" for one in frames[-1:])
+        name = frames[-1].filename if frames else file
+        self._stderr.print(escape(f"{name}{place}\n  {type(raised).__name__}: {raised}"), soft_wrap=True)
 
     @contextmanager
     def progress(self) -> Iterator[OnProgress]:
@@ -90,6 +103,23 @@ class Console:
                 )
 
             yield show
+
+
+def _as_json(value: Any) -> str:
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        # Escaped as JSON escapes it, a lone surrogate can be printed anywhere and read back.
+        return json.dumps(value)
+    return line
+
+
+def print_anything() -> None:
+    """Let both streams of the process take any text: what they cannot encode, a lone surrogate for one, is escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def output_options(command: Any) -> Any:

@@ -14,6 +14,7 @@ from bench.endurance_records import Endurance
 from bench.stacks import Stack
 from canonical.catalogue import load_environment
 from reports.endurance import write_endurance
+from rosetta.authorship import pointing_to_author
 from rosetta.console import FINDING, Console, output_options
 from rosetta.options import (
     DEFAULT,
@@ -56,6 +57,7 @@ RESULTS = ("endurance.json", "endurance.md")
 @out_folder_option(f"Folder for {' and '.join(RESULTS)}.", *RESULTS)
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
+@pointing_to_author
 def endure(
     environment: str,
     *,

@@ -116,12 +116,13 @@ def make_ready(stacks: Iterable[Stack], console: Console, *, build: bool) -> Non
         require_stack(one)
 
 
-def out_folder_option(words: str, *files: str) -> Decorator:
+def out_folder_option(words: str, *files: str, required: bool = False) -> Decorator:
     """Return what adds `--out`, a folder for results, which is refused before any work is done if it cannot be written.
 
     Args:
         words: The help.
         files: The names of the files that are going to be written, over those of the same name that are there.
+        required: Whether the option may not be left out.
     """
 
     def checked(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
@@ -132,7 +133,7 @@ def out_folder_option(words: str, *files: str) -> Decorator:
             raise click.BadParameter(problem, ctx, param)
         return Path(value)
 
-    return click.option("--out", type=click.Path(), callback=checked, help=words)
+    return click.option("--out", type=click.Path(), callback=checked, required=required, help=words)
 
 
 def out_file_option(words: str) -> Decorator:

@@ -25,6 +25,7 @@ from bench.stacks import ROOT
 from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, difference, golden_folder
 from reports.certificate import render_certificate, render_summary
+from rosetta.authorship import pointing_to_author
 from rosetta.console import FINDING, Console, output_options
 from rosetta.options import (
     ALL,
@@ -45,6 +46,7 @@ CERTIFICATE_PAGE = "certificate.md"
     "--write", is_flag=True, help="Write the file; look at every line that changes before committing it."
 )
 @output_options
+@pointing_to_author
 def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None:
     """Record the golden set of ENVIRONMENT from the reference, and compare it with the one beside the environment."""
     console = Console(quiet=quiet, as_json=as_json)
@@ -96,6 +98,7 @@ def golden(environment: str, *, write: bool, quiet: bool, as_json: bool) -> None
     "Folder for the certificate; a new one under runs/ when left out.", CERTIFICATE_FILE, CERTIFICATE_PAGE
 )
 @output_options
+@pointing_to_author
 def certify(
     environment: str,
     *,

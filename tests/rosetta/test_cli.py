@@ -134,7 +134,7 @@ def test_a_script_is_played_line_by_line(rosetta: Rosetta, tmp_path: Path) -> No
     assert [step["result"]["observation"].get("error") for step in played["steps"]] == [None, "unparsable"]
     script.write_text('{"name": "guess"}\n', encoding="utf-8")
     done = rosetta("rollout", "wordle", "--policy", "scripted", "--actions", str(script))
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert "line 1: an action is a text, or an object" in done.stderr
 
 
@@ -279,7 +279,7 @@ def test_a_file_that_is_not_text_is_named(rosetta: Rosetta, tmp_path: Path) -> N
     file = tmp_path / "actions"
     file.write_bytes(b"\xba\xba")
     done = rosetta("rollout", "wordle", "--policy", "replay", "--actions", str(file))
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert "is not text" in " ".join(done.stderr.split())
 
 
