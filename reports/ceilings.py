@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.records import CrossCheck, Probe
 from bench.samples import Phase
 from bench.stats import littles_law
 from reports import charts, notation
@@ -20,7 +21,7 @@ from reports.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bench.records import Ceiling, Cell, Criterion, Verdict
 
@@ -163,15 +164,34 @@ def _declared(measurements: Measurements) -> list[Block]:
         notation.settings(found.configured_caps) for found in measurements.ceilings if found.configured_caps
     }
     servers = {notation.settings(ladder.condition.server_fields) for ladder in measurements.ladders}
+    probes, checks = measurements.run.of(Probe), measurements.run.of(CrossCheck)
     return [
         Facts(
             (
                 ("Concurrent sessions, as declared", (declared,)),
                 ("Configured caps", ("; ".join(sorted(caps)) or "none recorded",)),
+                *((("Width of the executor", tuple(map(_width, probes))),) if probes else ()),
+                *((("Cross-check of the engines", tuple(map(_agreement, checks))),) if checks else ()),
                 ("Server settings", ("; ".join(sorted(filter(None, servers))) or "none recorded",)),
             )
         )
     ]
+
+
+def _width(probe: Probe) -> str:
+    tool = f"a tool that blocks its thread for {notation.duration(probe.tool_ns)}"
+    if probe.width is None:
+        return f"at least {probe.points[-1][1]:,}: {probe.most:,} steps of {tool} at the same time, and none had to wait"
+    return f"{probe.width:,}: of {probe.most:,} steps of {tool} at the same time, the others came in a later round"
+
+
+def _agreement(check: CrossCheck) -> str:
+    word = "agree" if check.agrees else "do not agree"
+    return (
+        f"both {word} at {notation.plural(check.sessions, 'session')}: median of {check.phase} "
+        f"{notation.duration(check.locust_ns)} by locust (n {check.locust_n:,}), {notation.duration(check.client_ns)} "
+        f"by the framework's own client (n {check.client_n:,})"
+    )
 
 
 def _ladder_figure(measurements: Measurements, ladder: Ladder, number: int) -> Figure | None:
@@ -227,7 +247,9 @@ def held_verdicts(measurements: Measurements) -> list[tuple[Cell, Verdict]]:
     """Pair the verdicts by the written criterion with their cells, ascending in sessions."""
     cells = {cell.id: cell for cell in measurements.cells}
     pairs = [
-        (cells[verdict.cell], verdict) for verdict in measurements.verdicts if not is_success_only(verdict)
+        (cells[verdict.cell], verdict)
+        for verdict in measurements.verdicts
+        if not is_success_only(verdict) and cells[verdict.cell].workload.get("arrival", "closed") == "closed"
     ]
     return sorted(
         pairs,
@@ -241,11 +263,7 @@ def _verdict_tables(measurements: Measurements) -> list[Block]:
         return [
             paragraph(Strong("No verdicts. "), "No cell of this run was judged by the written criterion.")
         ]
-    present = {
-        column for _, verdict in pairs for criterion in verdict.criteria if (column := _column(criterion))
-    }
-    columns = [column for column in dict.fromkeys(CRITERIA.values()) if column in present]
-    columns += sorted(present - set(columns))
+    columns = criterion_names([verdict for _, verdict in pairs])
     several = len({cell.subject for cell, _ in pairs}) > 1
     rows = []
     for cell, verdict in pairs:
@@ -258,7 +276,7 @@ def _verdict_tables(measurements: Measurements) -> list[Block]:
                 Entry("passed", tone="good")
                 if verdict.passed
                 else Entry("failed", detail=notation.listing(failed), tone="bad"),
-                *(_criterion_entry(verdict, column) for column in columns),
+                *(criterion_entry(verdict, column) for column in columns),
             )
         )
     return [
@@ -284,11 +302,19 @@ def _verdict_tables(measurements: Measurements) -> list[Block]:
     ]
 
 
+def criterion_names(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return the columns that the criteria of verdicts stand in, in the order of a table."""
+    present = {_column(criterion) for verdict in verdicts for criterion in verdict.criteria}
+    columns = [column for column in dict.fromkeys(CRITERIA.values()) if column in present]
+    return columns + sorted(present - set(columns))
+
+
 def _column(criterion: Criterion) -> str:
     return CRITERIA.get(criterion.name, criterion.name.replace("_", " "))
 
 
-def _criterion_entry(verdict: Verdict, column: str) -> Entry:
+def criterion_entry(verdict: Verdict, column: str) -> Entry:
+    """Return what a verdict says under a column of `criterion_names`."""
     criterion = next((c for c in verdict.criteria if _column(c) == column), None)
     if criterion is None:
         return Entry("not judged", tone="muted")
@@ -333,7 +359,7 @@ def _size_table(measurements: Measurements) -> list[Block]:
                     Entry(f"{verdict.sessions:,}"),
                     Entry(SUBJECTS[cells[verdict.cell].subject]),
                     Entry("passed", tone="good") if verdict.passed else Entry("failed", tone="bad"),
-                    _criterion_entry(verdict, _column(verdict.criteria[0])),
+                    criterion_entry(verdict, _column(verdict.criteria[0])),
                     Entry(verdict.criteria[0].note),
                 )
                 for verdict in sizes

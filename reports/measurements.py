@@ -35,6 +35,10 @@ SUCCESS_ONLY = "mean_success"
 """Name of the one criterion of a success-only verdict; see `bench.ceiling.evaluate_success_only`."""
 
 
+CROSS_CHECKS = frozenset({"cross-client"})
+"""Cells that stand in the cross-check of the engines and are no rung of a ladder."""
+
+
 class Condition(NamedTuple):
     """What cells of one measurement have in common."""
 
@@ -69,7 +73,12 @@ class Condition(NamedTuple):
     @property
     def open_loop(self) -> bool:
         """Whether operations were sent by a schedule, so that response and service time differ."""
-        return str(self.workload_fields.get("arrival", "closed")).startswith("open")
+        return self.arrival.startswith("open")
+
+    @property
+    def arrival(self) -> str:
+        """How sessions came: `closed` where all of them were held, `burst`, or `open` with a rate."""
+        return str(self.workload_fields.get("arrival", "closed"))
 
 
 class Estimate(NamedTuple):
@@ -258,8 +267,15 @@ class Measurements:
     def single(self) -> tuple[Point, ...]:
         """The points at one session that were measured alone."""
         return tuple(
-            point for point in self.points if point.sessions == 1 and not point.condition.interleaved
+            point
+            for point in self.points
+            if point.sessions == 1 and not point.condition.interleaved and point.condition.arrival == "closed"
         )
+
+    @cached_property
+    def arriving(self) -> tuple[Point, ...]:
+        """The points at which sessions arrived by themselves."""
+        return tuple(point for point in self.points if point.condition.open_loop)
 
     @cached_property
     def paired(self) -> tuple[Point, ...]:
@@ -268,9 +284,12 @@ class Measurements:
 
     @cached_property
     def ladders(self) -> tuple[Ladder, ...]:
-        """The conditions that were measured at more than one session."""
+        """The conditions that were measured at more than one session, all of them held."""
         groups: dict[Condition, list[Point]] = {}
+        checked = {cell for cell in CROSS_CHECKS if cell in self.ends}
         for point in self.points:
+            if point.condition.arrival != "closed" or checked & {cell.id for cell in point.cells}:
+                continue
             groups.setdefault(point.condition, []).append(point)
         return tuple(
             Ladder(condition, tuple(points))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.machine import FOREIGN_CPU_LIMIT
-from bench.records import Note
+from bench.records import Burst, Note
 from bench.samples import Phase
 from bench.stats import TooSmall, quantile_name
 from reports import notation
+from reports.arrivals import arrival_sentence
+from reports.bursts import burst_sentence
 from reports.comparison import cost_sentences, ratio_sentences
 from reports.document import (
     Banner,
@@ -180,8 +182,8 @@ def summary(measurements: Measurements) -> tuple[SummaryLine, ...]:
         ),
         _step_line(measurements),
         _other_phases_line(measurements),
-        _ceiling_line(measurements, "slo", "Ceiling (SLO)", "sessions held"),
-        _ceiling_line(measurements, "success_only", "Size (success only)", "sessions"),
+        _load_line(measurements),
+        _size_line(measurements),
         _throughput_line(measurements),
         _server_line(measurements),
         _cost_line(measurements),
@@ -266,12 +268,25 @@ def _ceiling_line(measurements: Measurements, criterion: CriterionKind, label: s
     return SummaryLine(label, f"{others}{describe_result(ceiling, unit)}{per_core}; {trials}{confirmed}")
 
 
+def _load_line(measurements: Measurements) -> SummaryLine:
+    if measurements.arriving and not measurements.ceilings:
+        return SummaryLine("Open arrivals", "; ".join(map(arrival_sentence, measurements.arriving)))
+    return _ceiling_line(measurements, "slo", "Ceiling (SLO)", "sessions held")
+
+
+def _size_line(measurements: Measurements) -> SummaryLine:
+    if measurements.run.of(Burst):
+        return SummaryLine("Burst method", burst_sentence(measurements))
+    return _ceiling_line(measurements, "success_only", "Size (success only)", "sessions")
+
+
 def _throughput_line(measurements: Measurements) -> SummaryLine:
     best = max(
         (
             (end.throughput_steps_per_s, cell.sessions)
             for cell in measurements.cells
             if cell.subject == "compiled"
+            and cell.workload.get("arrival", "closed") == "closed"
             and (end := measurements.ends.get(cell.id))
             and end.throughput_steps_per_s
             and measurements.samples(cell.id) is not None

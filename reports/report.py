@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from reports import ceilings, comparison, errors, latency, method, overview, provenance, server
+from reports import (
+    arrivals,
+    bursts,
+    ceilings,
+    comparison,
+    errors,
+    latency,
+    method,
+    overview,
+    provenance,
+    server,
+)
 from reports.document import Report
 from reports.measurements import Measurements
 
@@ -14,18 +25,24 @@ def report(measurements: Measurements) -> Report:
         subtitle=overview.subtitle(measurements),
         banners=overview.banners(measurements),
         summary=overview.summary(measurements),
-        sections=(
-            overview.measured(measurements),
-            overview.conformance(measurements),
-            latency.one_session(measurements),
-            comparison.comparison(measurements),
-            ceilings.ceiling(measurements),
-            latency.over_sessions(measurements),
-            ceilings.load(measurements),
-            server.server(measurements),
-            comparison.costs(measurements),
-            errors.errors(measurements),
-            method.method(),
-            provenance.provenance(measurements),
+        sections=tuple(
+            section
+            for section in (
+                overview.measured(measurements),
+                overview.conformance(measurements),
+                latency.one_session(measurements),
+                comparison.comparison(measurements),
+                arrivals.arrivals(measurements),
+                ceilings.ceiling(measurements),
+                bursts.bursts(measurements),
+                latency.over_sessions(measurements),
+                ceilings.load(measurements),
+                server.server(measurements),
+                comparison.costs(measurements),
+                errors.errors(measurements),
+                method.method(),
+                provenance.provenance(measurements),
+            )
+            if section is not None
         ),
     )

@@ -66,11 +66,14 @@ def describe_workload(workload: Mapping[str, Any]) -> str:
 
 
 def _arrival(arrival: str) -> str:
-    kind, _, rate = arrival.partition(":")
+    kind, _, rest = arrival.partition(":")
+    rate, _, spacing = rest.partition(":")
     if kind == "closed":
         return "closed loop"
+    if kind == "burst":
+        return "all sessions at once"
     if kind == "open":
-        return f"open loop at {rate or 'a fixed rate of'} arrivals/s"
+        return f"open loop at {rate or 'a fixed rate of'} arrivals/s{', equally spaced' if spacing == 'constant' else ''}"
     return f"arrival {arrival}"
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.load.engine import LoadFailed, read_load
+from bench.load.summary import LoadSummary, shift_ns
 from bench.records import write_samples
-
-if TYPE_CHECKING:
-    from bench.load.summary import LoadSummary
 
 SAMPLES_FILE = "samples.parquet"
 
@@ -35,13 +32,22 @@ def main(arguments: list[str] | None = None) -> int:
         f"sessions   {summary.sessions} planned, {summary.opened} opened, {summary.peak_open} open at the same time, "
         f"{summary.succeeded} succeeded\n"
         f"ended by   {summary.ended_by}{f' ({summary.failure})' if summary.failure else ''}\n"
-        f"{_travel(summary)}"
+        f"{_travel(summary)}{_clocks(summary)}"
         f"generator  {summary.cores} process(es), {summary.cpu_s:.2f} CPU s in {summary.wall_s:.2f} s\n"
         f"samples    {summary.samples} in {folder / SAMPLES_FILE}\n"
     )
     for text, count in summary.errors.items():
         sys.stdout.write(f"{count:>9}x {text}\n")
     return 0
+
+
+def _clocks(summary: LoadSummary) -> str:
+    shifted = [(share.rank + 1, shift_ns(share), share.clock_error_ns or 0) for share in summary.shares]
+    return "".join(
+        f"clocks     worker {number}: {ns / 1e6:+.3f} ms added to its times, \N{PLUS-MINUS SIGN}{error / 1e6:.3f} ms\n"
+        for number, ns, error in shifted
+        if ns
+    )
 
 
 def _travel(summary: LoadSummary) -> str:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from bench.load.progress import PROGRESS_FILE, LoadProgress, read_progress
-from bench.load.summary import SUMMARY_FILE, EndedBy, LoadSummary, WrongReply
+from bench.load.summary import SUMMARY_FILE, EndedBy, LoadSummary, WrongReply, shift_ns
 from bench.records import SAMPLES_SCHEMA, samples_table
 from bench.samples import Phase, SampleColumns, Status
 
@@ -62,7 +62,9 @@ class LoadResult:
     summary: LoadSummary
     """Counts, errors, and the generator's own cost, also by process."""
     samples: tuple[SampleColumns, ...]
-    """Raw samples, one part per generator process, as `bench.records.RunWriter.write_samples` takes them."""
+    """Raw samples, one part per generator process, as `bench.records.RunWriter.write_samples` takes them.
+
+    All times are of the master's clock: those of workers on other machines are shifted by the offset in the summary."""
 
     @property
     def sessions(self) -> int:
@@ -187,7 +189,9 @@ def read_load(folder: Path) -> LoadResult:
     """
     try:
         summary = LoadSummary.model_validate_json((folder / SUMMARY_FILE).read_bytes())
-        parts = tuple(_read_part(folder / share.part) for share in summary.shares if share.part)
+        parts = tuple(
+            _read_part(folder / share.part, shift_ns(share)) for share in summary.shares if share.part
+        )
     except FileNotFoundError as e:
         raise LoadFailed(
             f"there is no result of a load run in {folder}: {Path(e.filename).name} is missing"
@@ -197,9 +201,12 @@ def read_load(folder: Path) -> LoadResult:
     return LoadResult(folder, summary, parts)
 
 
-def _read_part(file: Path) -> SampleColumns:
+def _read_part(file: Path, ahead_ns: int) -> SampleColumns:
     with file.open("rb") as rows:
-        return SampleColumns.load(rows)
+        samples = SampleColumns.load(rows)
+    if ahead_ns:
+        samples.shift(ahead_ns)
+    return samples
 
 
 def _start(python: str, plan: LoadPlan) -> tuple[subprocess.Popen[bytes], int]:

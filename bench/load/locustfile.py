@@ -47,10 +47,11 @@ if TYPE_CHECKING:
 INTERRUPTED_EXIT_CODE = 130
 EXAMPLE_CHARACTERS = 2000
 
-SHARE, GO, STOP = "rosetta-share", "rosetta-go", "rosetta-stop"
+SHARE, GO, STOP, TIME = "rosetta-share", "rosetta-go", "rosetta-stop", "rosetta-time"
 """What workers are told."""
-PROGRESS, HELD, DONE = "rosetta-progress", "rosetta-held", "rosetta-done"
-"""What workers tell."""
+PROGRESS, HELD, DONE, CLOCK = "rosetta-progress", "rosetta-held", "rosetta-done", "rosetta-clock"
+"""What workers tell, or ask."""
+CLOCK_QUESTIONS, CLOCK_INTERVAL_S = 8, 0.02
 
 _logger = logging.getLogger(__name__)
 _hooks: Any = events
@@ -402,6 +403,7 @@ class Command:
         runner.register_message(PROGRESS, self._progressed)
         runner.register_message(HELD, self._held)
         runner.register_message(DONE, self._done)
+        runner.register_message(CLOCK, self._say_time)
 
     def begin(self, names: list[str]) -> dict[str, int]:
         """Begin a run with the workers of these names, unless one is under way; return the users of each."""
@@ -461,6 +463,11 @@ class Command:
         if fleet := self._current(msg):
             fleet.finished(ShareSummary.model_validate_json(msg.data["summary"]))
 
+    def _say_time(self, msg: Any, **_: object) -> None:
+        # At once: what it takes to answer is the error of what the worker learns.
+        answer = {"run": msg.data["run"], "asked_ns": msg.data["asked_ns"], "now_ns": time.perf_counter_ns()}
+        self.runner.send_message(TIME, answer, client_id=msg.node_id)
+
     def _ended(self, summary: LoadSummary) -> None:
         if summary.failure is not None:
             sys.stderr.write(f"rosetta: {summary.failure}\n")
@@ -487,6 +494,7 @@ class Post:
         runner.register_message(SHARE, self._take_share)
         runner.register_message(GO, self._go)
         runner.register_message(STOP, self._stop, concurrent=True)
+        runner.register_message(TIME, self._hear_time)
 
     def stop(self) -> None:
         """End the sessions of this process now, and keep what was measured."""
@@ -528,7 +536,12 @@ class Post:
             return
         EnvUser.share = share
         _stop_in_order_on_sigint()
+        gevent.spawn(_ask_time, tell)
         share.begin()
+
+    def _hear_time(self, msg: Any, **_: object) -> None:
+        if EnvUser.share is not None:
+            EnvUser.share.clock.hear(msg.data["asked_ns"], msg.data["now_ns"], time.perf_counter_ns())
 
     def _go(self, **_: object) -> None:
         if EnvUser.share is not None:
@@ -537,6 +550,12 @@ class Post:
     def _stop(self, msg: Any, **_: object) -> None:
         if EnvUser.share is not None:
             EnvUser.share.stop(msg.data["why"])
+
+
+def _ask_time(tell: Callable[..., None]) -> None:
+    for _ in range(CLOCK_QUESTIONS):
+        tell(CLOCK, asked_ns=time.perf_counter_ns())
+        gevent.sleep(CLOCK_INTERVAL_S)
 
 
 COMMAND = Command()

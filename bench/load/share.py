@@ -73,6 +73,24 @@ class Assignment(NamedTuple):
     """How long after the barrier it starts, or, in an open loop, arrives."""
 
 
+class OtherClock:
+    """How far the clock of the side that divides the sessions is ahead of this process's clock.
+
+    It is asked several times; the answer that took the shortest way counts, and half of that way is the error (as in
+    Cristian, *Probabilistic clock synchronization*, 1989).
+    """
+
+    def __init__(self) -> None:
+        self.offset_ns: int | None = None
+        self.error_ns: int | None = None
+
+    def hear(self, asked_ns: int, now_ns: int, heard_ns: int) -> None:
+        """Take an answer: `now_ns` there, to a question of `asked_ns` that came back at `heard_ns` here."""
+        error = (heard_ns - asked_ns + 1) // 2
+        if self.error_ns is None or error < self.error_ns:
+            self.offset_ns, self.error_ns = now_ns - (asked_ns + heard_ns) // 2, error
+
+
 class Share:
     """Hand out sessions, hold them at the barrier, count them, and write their samples when all are over.
 
@@ -95,6 +113,7 @@ class Share:
         self.samples = SampleColumns()
         self.gate: Any = BoundedSemaphore(plan.connect_gate)
         self.barrier = Barrier()
+        self.clock = OtherClock()
         self.stopped_by: EndedBy | None = None
         self.ended = False
         self._sessions = plan.share(place.rank, place.of)
@@ -345,6 +364,8 @@ class Share:
                 ramp_lag_p99_ns=_p99(self._ramp_lags),
                 rss_start_bytes=self._rss_start,
                 rss_held_bytes=self._rss_held,
+                clock_offset_ns=self.clock.offset_ns,
+                clock_error_ns=self.clock.error_ns,
                 ended_by=self.stopped_by or "plan",
                 failure=failure,
             )

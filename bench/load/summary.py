@@ -85,9 +85,24 @@ class ShareSummary(_Part):
     """Resident memory before the first handshake."""
     rss_held_bytes: int | None = None
     """Resident memory when the barrier opened."""
+    clock_offset_ns: int | None = None
+    """How far the clock of the master is ahead of this worker's, whose samples tell the time by its own."""
+    clock_error_ns: int | None = None
+    """How far that may be off."""
     ended_by: EndedBy = "plan"
     failure: str | None = None
     """Why this worker's part of the plan could not be carried out, or its samples not be written."""
+
+
+def shift_ns(share: ShareSummary) -> int:
+    """Return what must be added to the times of a worker's samples to make them times of the master.
+
+    Zero where its clock is the same, as on one machine: what cannot be told from an error is not corrected.
+    """
+    offset, error = share.clock_offset_ns, share.clock_error_ns
+    if offset is None or error is None or abs(offset) <= error:
+        return 0
+    return offset
 
 
 class LoadSummary(_Part):

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.arrival import Arrival
 from bench.load.plan import BadPlan, LoadPlan
 from bench.load.progress import PROGRESS_FILE, LoadProgress, read_progress, write_whole
-from bench.load.summary import ERRORS_KEPT, ShareSummary, merge
+from bench.load.share import OtherClock
+from bench.load.summary import ERRORS_KEPT, ShareSummary, merge, shift_ns
 from bench.load.wire import WireNotFound, load_wire
+from bench.samples import Phase, SampleColumns, Status
 
 MINIMAL = {
     "adapter": "miniature",
@@ -179,3 +182,86 @@ def test_progress_reads_back_and_is_absent_before_it_is_written(tmp_path: Path) 
     write_whole(tmp_path / PROGRESS_FILE, progress.model_dump_json())
     assert read_progress(tmp_path) == progress
     assert [file.name for file in tmp_path.iterdir()] == [PROGRESS_FILE]
+
+
+@given(st.integers(1, 300), st.floats(0.1, 1e3), st.sampled_from(["poisson", "constant"]), st.integers(0, 9))
+def test_sessions_of_an_open_loop_arrive_in_order_and_the_same_seed_gives_the_same_times(
+    sessions: int, rate: float, spacing: str, seed: int
+) -> None:
+    arrival = {"rate_per_s": rate, "spacing": spacing, "seed": seed}
+    first, second = (plan(sessions=sessions, arrival=arrival).starts_s() for _ in range(2))
+    assert first == second == tuple(sorted(first))
+    assert len(first) == sessions
+    assert (
+        plan(sessions=sessions, arrival=arrival).to_json()
+        == LoadPlan.parse(plan(sessions=sessions, arrival=arrival).to_json()).to_json()
+    )
+
+
+def test_random_arrivals_come_at_their_rate() -> None:
+    """2,000 gaps of a seeded Poisson process: their mean is within four standard errors of 1 / rate."""
+    times = Arrival(rate_per_s=50, seed=3).times_s(2_000)
+    assert abs(times[-1] / 2_000 * 50 - 1) < 4 / 2_000**0.5
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert abs(sum(gap > 1 / 50 for gap in gaps) / len(gaps) - 0.368) < 0.05
+
+
+def test_steps_of_an_open_loop_are_meant_at_one_pace_where_the_policy_thinks_and_else_when_it_is_answered() -> (
+    None
+):
+    arrival = {"rate_per_s": 1}
+    paced = plan(arrival=arrival, think_s=2, tool_s=0.5)
+    assert [paced.step_s(turn) for turn in range(3)] == [2, 4.5, 7]
+    assert plan(arrival=arrival, tool_s=0.5).step_s(1) is None
+    assert plan(think_s=2, tool_s=0.5).step_s(1) is None
+
+
+@pytest.mark.parametrize("text", ["open", "open:", "open:0", "open:-1", "open:x", "open:1:often", "burst:3"])
+def test_an_arrival_that_is_none_says_how_one_is_written(text: str) -> None:
+    with pytest.raises(ValueError, match="write 'closed', 'open:RATE' or 'open:RATE:constant'"):
+        Arrival.parse(text)
+
+
+@pytest.mark.parametrize("text", ["open:2", "open:0.5:constant"])
+def test_an_arrival_is_written_as_it_is_read(text: str) -> None:
+    assert str(Arrival.parse(text, seed=4)) == text
+    assert Arrival.parse(text, seed=4).seed == 4
+
+
+def test_an_open_loop_has_no_spread() -> None:
+    with pytest.raises(BadPlan, match="the arrivals say when a session starts"):
+        LoadPlan.parse(plan(spread_s=1).model_copy(update={"arrival": Arrival(rate_per_s=1)}).to_json())
+
+
+@given(
+    st.integers(-(10**15), 10**15),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1),
+)
+def test_the_offset_of_a_clock_is_known_to_within_its_error_however_long_answers_take(
+    ahead_ns: int, ways: list[tuple[int, int]]
+) -> None:
+    """The way there and back take different times; the true offset lies within half of both together."""
+    clock = OtherClock()
+    for at, (there, back) in enumerate(ways):
+        asked = at * 10**9
+        clock.hear(asked, asked + there + ahead_ns, asked + there + back)
+    assert clock.offset_ns is not None
+    assert clock.error_ns is not None
+    assert abs(clock.offset_ns - ahead_ns) <= clock.error_ns + 1
+    assert clock.error_ns == min((there + back + 1) // 2 for there, back in ways)
+
+
+def test_times_of_a_worker_elsewhere_are_told_by_the_masters_clock_and_those_of_one_machine_are_left_alone() -> (
+    None
+):
+    elsewhere = ShareSummary(rank=0, sessions=1, clock_offset_ns=-5_000_000, clock_error_ns=90_000)
+    here = ShareSummary(rank=0, sessions=1, clock_offset_ns=40_000, clock_error_ns=90_000)
+    assert (shift_ns(elsewhere), shift_ns(here), shift_ns(ShareSummary(rank=0, sessions=1))) == (
+        -5_000_000,
+        0,
+        0,
+    )
+    samples = SampleColumns()
+    samples.append(3, 1, Phase.STEP, False, 100, 120, 7, Status.ERROR, "lost")
+    samples.shift(1_000)
+    assert list(samples) == [(3, 1, Phase.STEP, False, 1_100, 1_120, 7, Status.ERROR, "lost")]
