@@ -292,7 +292,7 @@ def bench(
     plan = _with_arrival(_with_method(plan, method, wait), arrival, seed)
     if plan != PLANS[plan_name]:
         plan = plan.model_copy(update={"name": f"{plan_name}, changed"})
-    if plan.arrival is not None and chosen.facts.kind != "server":
+    if (plan.arrival is not None or plan.burst) and chosen.facts.kind != "server":
         raise click.UsageError(
             f"{chosen.facts.title} runs environments in process; nothing arrives at a server"
         )
