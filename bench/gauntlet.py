@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import platform
 import secrets
 import socket
 import subprocess
@@ -15,16 +16,19 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.client import Worker, WorkerError, start_worker
 from bench.endurance import Subject
+from bench.machine import read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.session import connect_session, serve
+from bench.stacks import ROOT
 from canonical.adapter import Session, SessionError
 from canonical.attack import Attack, Decoys
-from canonical.catalogue import load_attacks, load_environment
+from canonical.catalogue import definition_sha256, load_attacks, load_environment
 from canonical.content import JSON
 from canonical.environment import Environment, NoOracleError
 from canonical.reference import ReferenceSession
@@ -88,6 +92,53 @@ class Verdict:
         """Return all of it as JSON."""
         value: dict[str, JSON] = asdict(self)
         return {**value, "held": self.held, "findings": list(self.findings)}
+
+
+@dataclass(slots=True)
+class Gauntlet:
+    """Hold the verdicts of one gauntlet, and of what and when they are.
+
+    Attributes:
+        environment: The environment's name and version.
+        definition_sha256: The hash of the Python files that define the environment.
+        commit: The commit of this project, or None outside a checkout.
+        dirty: Whether the checkout held changes, or None outside a checkout.
+        started: When it began, in UTC.
+        kernel: The kernel that confined the attacks.
+        verdicts: Every attack, through everything that it was played through.
+    """
+
+    environment: str
+    definition_sha256: str
+    commit: str | None
+    dirty: bool | None
+    started: str
+    kernel: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def held(self) -> bool:
+        """Whether the environment withstood every attack."""
+        return all(verdict.held for verdict in self.verdicts)
+
+    def to_json(self) -> dict[str, JSON]:
+        """Return all of it as JSON."""
+        value: dict[str, JSON] = asdict(self)
+        return {**value, "verdicts": [verdict.to_json() for verdict in self.verdicts], "held": self.held}
+
+
+def begin_gauntlet(source: str) -> Gauntlet:
+    """Return a gauntlet without verdicts, of an environment as it is now."""
+    environment = load_environment(source)
+    revision = read_revision(ROOT)
+    return Gauntlet(
+        environment=f"{environment.name} {environment.version}",
+        definition_sha256=definition_sha256(environment),
+        commit=None if revision is None else revision.commit,
+        dirty=None if revision is None else revision.dirty,
+        started=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        kernel=f"{platform.system()} {platform.release()}",
+    )
 
 
 class NoAttacksError(LookupError):

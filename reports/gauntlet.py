@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def write_gauntlet(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Return one Markdown table for all verdicts, and below it every finding in words.
+def write_gauntlet(gauntlet: Mapping[str, Any]) -> str:
+    """Return a page: one Markdown table for all verdicts, and below it every finding in words.
 
     Args:
-        verdicts: Each as `bench.gauntlet.Verdict.to_json` gives it.
+        gauntlet: As `bench.gauntlet.Gauntlet.to_json` gives it.
     """
+    verdicts: Sequence[Mapping[str, Any]] = gauntlet["verdicts"]
     columns = list(dict.fromkeys(verdict["through"] for verdict in verdicts))
     rows: dict[str, dict[str, Mapping[str, Any]]] = {}
     for verdict in verdicts:
         rows.setdefault(verdict["attack"], {})[verdict["through"]] = verdict
-    lines = [_row(["Attack", "Aim", *columns]), _row(["---", "---", *("---" for _ in columns)])]
+    lines = [
+        *_head(gauntlet),
+        _row(["Attack", "Aim", *columns]),
+        _row(["---", "---", *("---" for _ in columns)]),
+    ]
     for name, row in rows.items():
         aim = next(iter(row.values()))["aim"]
         lines.append(_row([name, aim, *(_cell(row.get(column)) for column in columns)]))
@@ -32,6 +37,22 @@ def write_gauntlet(verdicts: Sequence[Mapping[str, Any]]) -> str:
         if not verdict["held"]
     ]
     return "\n".join([*lines, *(["", *findings] if findings else [])]) + "\n"
+
+
+def _head(gauntlet: Mapping[str, Any]) -> list[str]:
+    commit = gauntlet["commit"]
+    where = "outside of a checkout" if commit is None else f"at commit {commit[:12]}"
+    if gauntlet["dirty"]:
+        where += " with changes that are not committed"
+    return [
+        f"# Gauntlet: {gauntlet['environment']}",
+        "",
+        (
+            f"Begun {gauntlet['started']} {where}, on {gauntlet['kernel']}; the files that define the environment have the hash "
+            f"{gauntlet['definition_sha256'][:12]}. What each attack tries stands in the attacks.py beside the environment."
+        ),
+        "",
+    ]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from bench.gauntlet import NoAttacksError, Verdict, run_gauntlet
+from bench.gauntlet import NoAttacksError, begin_gauntlet, run_gauntlet
 from bench.stacks import adapter_names
-from canonical.catalogue import load_environment
 from reports.gauntlet import write_gauntlet
+from rosetta.authorship import pointing_to_author
 from rosetta.console import FINDING, Console, output_options
 from rosetta.endurance import subject_of
 from rosetta.options import (
@@ -36,6 +36,7 @@ RESULTS = ("gauntlet.json", "gauntlet.md")
 @out_folder_option(f"Folder for {' and '.join(RESULTS)}.", *RESULTS)
 @click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
 @output_options
+@pointing_to_author
 def gauntlet(
     environment: str,
     *,
@@ -54,27 +55,26 @@ def gauntlet(
     honest session, through the reference and through frameworks.
     """
     console = Console(quiet=quiet, as_json=as_json)
-    load_environment(environment)
+    made = begin_gauntlet(environment)
     named = adapter_names() if every else frameworks
     stacks = choose_stacks(named, release) if named or release != DEFAULT else []
     make_ready(stacks, console, build=build)
-    verdicts: list[Verdict] = []
     for subject in [None, *map(subject_of, stacks)]:
         with console.progress() as show:
             try:
-                verdicts += asyncio.run(
+                made.verdicts += asyncio.run(
                     run_gauntlet(environment, subject=subject, names=names, on_progress=show)
                 )
             except NoAttacksError as error:
                 raise click.UsageError(str(error)) from error
-    values = [verdict.to_json() for verdict in verdicts]
-    table = write_gauntlet(values)
+    value = made.to_json()
+    table = write_gauntlet(value)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        for name, text in zip(RESULTS, (json.dumps(values, indent=1) + "\n", table), strict=True):
+        for name, text in zip(RESULTS, (json.dumps(value, indent=1) + "\n", table), strict=True):
             (out / name).write_text(text, encoding="utf-8")
-    console.result(table, values)
-    if not all(verdict.held for verdict in verdicts):
+    console.result(table, value)
+    if not made.held:
         sys.exit(FINDING)
 
 

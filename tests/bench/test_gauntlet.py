@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gauntlet import NoAttacksError, Verdict, run_gauntlet
+from bench.gauntlet import NoAttacksError, Verdict, begin_gauntlet, run_gauntlet
 from reports.gauntlet import write_gauntlet
 
 GULLIBLE = str(Path(__file__).parents[1] / "miniatures" / "gullible")
@@ -35,7 +35,10 @@ def test_every_success_of_an_attack_is_noticed_and_nothing_else() -> None:
         "nothing": [],
         "honest-half": [],
     }
-    table = write_gauntlet([verdict.to_json() for verdict in verdicts.values()])
+    made = begin_gauntlet(GULLIBLE)
+    made.verdicts += verdicts.values()
+    assert not made.held
+    table = write_gauntlet(made.to_json())
     assert "10 attacks, 10 runs, 2 held, 8 did not." in table
     for name, finding in NOTICED.items():
         assert f"- {name} through reference: {finding}" in table

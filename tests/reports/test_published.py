@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import matplotlib as mpl
@@ -12,10 +13,12 @@ from bench.records import Conformance, read_run
 from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, golden_folder
 from reports.certificate import render_certificate
+from reports.gauntlet import write_gauntlet
 from reports.render import render_run
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
 CERTIFICATES = sorted(path.parent for path in FOLDER.glob(f"*/{CERTIFICATE_FILE}"))
+GAUNTLETS = sorted(path.parent for path in FOLDER.glob("*/gauntlet.json"))
 PUBLISHED = sorted(path.parent for path in FOLDER.glob("*/records.jsonl"))
 
 
@@ -56,3 +59,15 @@ def test_a_published_certificate_is_of_the_environment_and_the_golden_set_as_the
     environment = load_environment(certificate.environment.name)
     assert specify(environment, definition_sha256="").sha256 == certificate.environment.sha256
     assert GoldenSet.read(golden_folder(environment) / EPISODES).digest() == certificate.golden.digest
+
+
+@pytest.mark.parametrize("folder", GAUNTLETS, ids=lambda folder: folder.name)
+def test_a_published_gauntlet_is_what_its_file_says_and_was_withstood(folder: Path) -> None:
+    gauntlet = json.loads((folder / "gauntlet.json").read_text(encoding="utf-8"))
+    assert (folder / "gauntlet.md").read_text(encoding="utf-8") == write_gauntlet(gauntlet)
+    assert gauntlet["verdicts"]
+    assert [verdict for verdict in gauntlet["verdicts"] if not verdict["held"]] == []
+    assert gauntlet["commit"] is not None
+    assert gauntlet["dirty"] is False
+    name, _, version = gauntlet["environment"].partition(" ")
+    assert load_environment(name).version == version
