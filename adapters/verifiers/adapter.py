@@ -11,7 +11,7 @@ from typing import Any
 from adapters.verifiers.compiler import Target, targets
 from canonical.adapter import Endpoint, Feature, Level, Session, SessionError, Support
 from canonical.environment import Environment
-from canonical.executor import Coroutines, Executor, Start
+from canonical.executor import Coroutines, Executor, RolloutPath, Start
 from canonical.task import UnknownTaskError
 
 _RESULTS = {
@@ -110,6 +110,13 @@ class VerifiersAdapter:
                 together=True,
             ),
         }
+
+    def rollout_paths(self) -> Mapping[str, RolloutPath]:
+        """Return the ways in which the installed release takes whole rollouts of the target by itself."""
+        found: Mapping[str, RolloutPath] = import_module(
+            f"adapters.verifiers.{self.target}_rollouts"
+        ).rollout_paths()
+        return found
 
     def compile(self, environment: Environment[Any], /) -> Any:
         """Return the environment as an object of Verifiers."""
