@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from bench import protocol
@@ -15,11 +16,16 @@ from bench.records import Live, Note, Rollouts
 from bench.stats import interval_ranks
 from bench.workloads import NANOSECONDS, play_unfinished
 from canonical.catalogue import load_environment
-from canonical.environment import Environment
+from canonical.environment import Environment, NoOracleError
+from canonical.episode import Episode
+from canonical.step import StepResult
+from canonical.task import Task
+from canonical.tool import ToolCall
 
 _TIMEOUT_S = 1800.0
 _MEMORY_SHARE = 0.25
 _WARMUP_BATCHES = 10
+_CALLS_BEFORE = 3
 
 
 async def measure_live(recording: Recording) -> None:
@@ -42,7 +48,11 @@ async def measure_live(recording: Recording) -> None:
             async with _fresh_worker(recording, name) as worker:
                 await _climb(recording, worker, name, way, scripts)
     if ways.rollouts and recording.plan.rollouts:
-        scripts = await _whole_scripts(environment, recording)
+        try:
+            scripts = await _whole_scripts(environment, recording)
+        except NoOracleError as error:
+            recording.writer.write(Note(text=f"Whole rollouts were not measured: {error}"))
+            return
         for number, (name, way) in enumerate(ways.rollouts.items()):
             recording.on_progress(Progress("whole rollouts", number, len(ways.rollouts), name))
             async with _fresh_worker(recording, name) as worker:
@@ -79,24 +89,35 @@ async def _live_scripts(environment: Environment[Any], recording: Recording) -> 
 
 
 async def _whole_scripts(environment: Environment[Any], recording: Recording) -> list[protocol.Script]:
-    # A rollout lasts until its episode is over, at the latest when its turns are used up.
+    # A rollout lasts until its episode is over: some calls that leave it going, then what the oracle plays.
     tasks = environment.tasks().split(environment.tasks().splits[0])
     scripts = []
     for task in tasks[: recording.plan.rollouts]:
-        played = await play_unfinished(environment, task, seed=0, turns=environment.max_turns)
-        if not played or played[-1][1].cause is None:
+        solution = environment.oracle(task)
+        before = await play_unfinished(environment, task, seed=0, turns=_CALLS_BEFORE + 1)
+        calls = [*(call for call, _ in before[:_CALLS_BEFORE]), *solution]
+        results = await _play(environment, task, calls)
+        if results[-1].cause is None:
             raise WorkerError(
-                f"no calls were found that play task {task.id} of {environment.name} to its end"
+                f"what the oracle of {environment.name} plays on task {task.id} does not end it"
             )
         scripts.append(
             protocol.Script(
                 task=task.id,
                 seed=0,
-                calls=[call.to_json() for call, _ in played],
-                expected=[expect(result) for _, result in played],
+                calls=[call.to_json() for call in calls],
+                expected=[expect(result) for result in results],
             )
         )
     return scripts
+
+
+async def _play(environment: Environment[Any], task: Task, calls: Sequence[ToolCall]) -> list[StepResult]:
+    episode = await Episode.open_async(environment, task, seed=0)
+    try:
+        return [await episode.step_async(call) for call in calls]
+    finally:
+        await episode.close_async()
 
 
 async def _climb(
