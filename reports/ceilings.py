@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.records import CrossCheck, Probe
+from bench.records import Burst, CrossCheck, Probe
 from bench.samples import Phase
 from bench.stats import littles_law
 from reports import charts, notation
@@ -56,7 +56,8 @@ def ceiling(measurements: Measurements) -> Section:
         figure = _ladder_figure(measurements, ladder, number)
         blocks += [figure] if figure else []
     blocks += _verdict_tables(measurements)
-    blocks += _size_table(measurements)
+    if not measurements.run.of(Burst):
+        blocks += _size_table(measurements)
     return Section("ceiling", "Concurrency ceiling", tuple(blocks))
 
 
