@@ -98,6 +98,13 @@ def acceptance(session: nox.Session) -> None:
     session.run("python", "-P", "-m", "pytest", "tests/acceptance", *session.posargs)
 
 
+@nox.session(python=PYTHON, default=False, tags=["stacks"])
+def fleet(session: nox.Session) -> None:
+    """Play every server framework through Envoy, and through HAProxy and nginx where they are installed."""
+    session.install("-e", ".[harness,envoy]", "--group", "test", "-c", CONSTRAINTS)
+    session.run("python", "-P", "-m", "pytest", "tests/fleet", *session.posargs)
+
+
 @nox.session(python=PYTHON, default=False)
 def harness(session: nox.Session) -> None:
     """Install the command line, for the sessions that measure and prove."""
@@ -136,12 +143,20 @@ def faults(session: nox.Session) -> None:
     session.run("python", "-P", "-m", "tests.faults.run", *session.posargs)
 
 
+@nox.session(python=PYTHON, default=False)
+def truths(session: nox.Session) -> None:
+    """Measure servers that fail in known ways; every verdict must be the one that is known to be true."""
+    _install(session, "test")
+    session.run("python", "-P", "-m", "tests.truths.run", *session.posargs)
+
+
 @nox.session(venv_backend="none", default=False)
 def pin(session: nox.Session) -> None:
     """Renew constraints.txt, the versions of everything that the harness, the tests and the checks use."""
     groups = [argument for group in ("test", "lint", "typing") for argument in ("--group", group)]
     session.run(
-        "uv", "pip", "compile", "pyproject.toml", "--extra", "harness", "--extra", "model", *groups, "--quiet",
+        "uv", "pip", "compile", "pyproject.toml", "--extra", "harness", "--extra", "envoy", "--extra", "model",
+        *groups, "--quiet",
         "--python-version", PYTHON, "--no-header", "--no-annotate", "--upgrade", "-o", CONSTRAINTS,
         external=True,
     )  # fmt: skip

@@ -1,11 +1,13 @@
-"""Verbs that serve: serve, balance, deploy."""
+"""Verbs that serve: serve, balance, deploy, bench-proxy."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ from bench.client import RequestFailed, start_worker
 from bench.serving.deploy import Deployment, write_deployment
 from bench.serving.fleet import Fleet, FleetRequest, check_port, plan_fleet, serve_fleet
 from bench.serving.plan import DEFAULT_TARGET, Replica
-from bench.serving.proxies import find_binary, load_proxy, proxy_names
+from bench.serving.proxies import ProxyError, find_binary, load_proxy, proxy_names
 from bench.serving.running import start_proxy
 from bench.session import serve as serve_environment
-from bench.stacks import Stack
+from bench.stacks import ROOT, Stack
 from canonical.catalogue import load_environment
 from rosetta.console import Console, output_options
 from rosetta.options import choose_stack, framework_option, make_ready, out_folder_option, release_option
@@ -305,4 +307,132 @@ def deploy(
     )
 
 
-COMMANDS = (serve, balance, deploy)
+@click.command("bench-proxy")
+@click.option(
+    "--proxy",
+    "names",
+    multiple=True,
+    type=click.Choice(proxy_names()),
+    help="May be repeated. All that are installed when left out.",
+)
+@click.option(
+    "--framework", "--as", "framework", default="openenv", show_default=True, help="The framework behind it."
+)
+@release_option
+@click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
+@click.option(
+    "--sessions",
+    default=2000,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="How many are to be held.",
+)
+@click.option(
+    "--replicas", default=2, show_default=True, type=click.IntRange(1, 1000), help="Server processes."
+)
+@click.option(
+    "--limits",
+    type=click.Choice(["default", "derived"]),
+    help="Only the proxy's own limits, or only the derived ones.",
+)
+@click.option("--turns", default=2, show_default=True, type=click.IntRange(1), help="Steps of each session.")
+@click.option(
+    "--wait",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.0),
+    help="How long its tool works, in seconds.",
+)
+@click.option(
+    "--generators", default=1, show_default=True, type=click.IntRange(1, 64), help="Load generator processes."
+)
+@click.option(
+    "--patience",
+    default=15.0,
+    show_default=True,
+    type=click.FloatRange(1.0),
+    help="How long a connection may take, in seconds.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    help="Instead of measuring limits, do this while sessions are held; may be repeated, 'all' does all.",
+)
+@out_folder_option(
+    "Folder for records and report; a new one under runs/ when left out.", "report.md", "index.html"
+)
+@output_options
+def bench_proxy(
+    *,
+    names: tuple[str, ...],
+    framework: str,
+    release: str | None,
+    environment: str,
+    sessions: int,
+    replicas: int,
+    limits: str | None,
+    turns: int,
+    wait: float,
+    generators: int,
+    patience: float,
+    faults: tuple[str, ...],
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Hold sessions through proxies: with their own limits and with the derived ones, or while things break.
+
+    Records and report go to one folder. Interrupting keeps what was measured; the report says that it is partial.
+    """
+    # The statistics behind a benchmark take seconds to import, which no other verb should pay.
+    from bench.serving.caps import VARIANTS, CapsRequest, measure_caps  # noqa: PLC0415
+    from bench.serving.faults import FAULTS, play_faults  # noqa: PLC0415
+    from bench.serving.records import RECORDS_FILE, read_proxy_run  # noqa: PLC0415
+    from reports.proxies import render_proxy_run  # noqa: PLC0415
+    from reports.render import write_report  # noqa: PLC0415
+
+    console = Console(quiet=quiet, as_json=as_json)
+    chosen = _server_stack(framework, release)
+    unknown = [fault for fault in faults if fault not in {*FAULTS, "all"}]
+    if unknown:
+        raise click.UsageError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}, and 'all'")
+    proxies = [load_proxy(name) for name in names or proxy_names()]
+    if not names:
+        proxies = [proxy for proxy in proxies if proxy.find() is not None]
+    for proxy in proxies:
+        find_binary(proxy)
+    if not proxies:
+        raise ProxyError(
+            "no proxy is installed: "
+            + "; ".join(f"{one}: {load_proxy(one).how_to_get}" for one in proxy_names())
+        )
+    make_ready([chosen], console, build=False)
+    folder = out or ROOT / "runs" / "proxies" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    if (folder / RECORDS_FILE).exists():
+        raise click.UsageError(f"{folder} already holds a run; choose another folder with --out")
+    request = CapsRequest(
+        stack=chosen, environment=environment, proxies=proxies,
+        variants=[variant for variant in VARIANTS if limits in {None, variant}],
+        sessions=sessions, replicas=replicas, turns=turns, tool_s=wait, folder=folder,
+        connect_timeout_s=patience, processes=generators, arguments=tuple(sys.argv[1:]),
+    )  # fmt: skip
+    wanted = list(FAULTS) if "all" in faults else list(dict.fromkeys(faults))
+    try:
+        with console.progress() as show:
+            if wanted:
+                asyncio.run(play_faults(request, wanted, on_progress=show, on_event=console.say))
+            else:
+                asyncio.run(measure_caps(request, on_progress=show, on_event=console.say))
+    finally:
+        if (folder / RECORDS_FILE).is_file():
+            rendered = render_proxy_run(read_proxy_run(folder))
+            page = write_report(rendered, folder)
+            lines = list(rendered.summary)
+            console.result(
+                "\n".join([*lines, f"report: {page}"]),
+                {"summary": lines, "report": str(page), "records": str(folder)},
+            )
+
+
+COMMANDS = (serve, balance, deploy, bench_proxy)

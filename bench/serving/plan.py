@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bench.machine import RESERVED_DESCRIPTORS
 
-MARK = "rosetta-replica"
+MARK = "rosetta_replica"
 """Name of the cookie that tells which replica holds a session. The proxy writes it into every answer.
 
 Into every one, because clients may keep the cookies of the last answer only.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import os
 import signal
 import time
 from collections import Counter, deque
@@ -133,6 +134,16 @@ class RunningProxy:
         """Return the CPU seconds that its living processes have used, with their workers; 0 where that is not told."""
         return sum(_cpu_s(process.pid) for process in self.processes.values() if process.returncode is None)
 
+    def rss_bytes(self) -> int:
+        """Return the resident memory of its living processes, with their workers; 0 where that is not told."""
+        pages = sum(
+            _pages(pid)
+            for process in self.processes.values()
+            if process.returncode is None
+            for pid in _family(process.pid)
+        )
+        return pages * os.sysconf("SC_PAGESIZE")
+
     async def stop(self) -> None:
         """End its processes, by force where they linger."""
         for process in self.processes.values():
@@ -237,17 +248,25 @@ def _how(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _cpu_s(pid: int) -> float:
+def _family(pid: int) -> list[int]:
     try:
-        ticks = _ticks(pid) + sum(
-            _ticks(int(child))
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        )
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return [pid]
+    return [pid, *map(int, children)]
+
+
+def _cpu_s(pid: int) -> float:
+    ticks = 0
+    for one in _family(pid):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{one}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _pages(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
-        return 0.0
-    return ticks / 100
-
-
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+        return 0

@@ -44,6 +44,7 @@ class Proxy(Protocol):
         image_commands: What to run while an image is built from Debian's, so that the program lies at `image_binary`.
         image_binary: See there.
         image_extra: Extra of this project that the image needs for it, or nothing.
+        version_option: With which its program tells its version.
         shares_port: Whether several processes of it serve one port; otherwise one process has workers, each with
             descriptors of its own.
     """
@@ -54,6 +55,7 @@ class Proxy(Protocol):
     image_commands: tuple[str, ...]
     image_binary: str
     image_extra: str
+    version_option: str
     shares_port: bool
 
     def find(self) -> Path | None:

@@ -41,6 +41,7 @@ class Envoy:
     )
     image_binary = "/usr/local/bin/envoy"
     image_extra = "envoy"
+    version_option = "--version"
     shares_port = True
 
     def find(self) -> Path | None:

@@ -28,6 +28,7 @@ class HAProxy:
     )
     image_binary = "/usr/sbin/haproxy"
     image_extra = ""
+    version_option = "-v"
     shares_port = True
 
     def find(self) -> Path | None:
@@ -44,7 +45,7 @@ class HAProxy:
 
     def check(self, binary: Path, folder: Path) -> list[str]:
         """Return the command that validates."""
-        return [str(binary), "-c", "-q", "-f", str(folder / CONFIG)]
+        return [str(binary), "-c", "-f", str(folder / CONFIG)]
 
     def run(self, binary: Path, folder: Path, plan: FleetPlan, variant: Variant) -> list[str]:  # noqa: ARG002 - as `drain`
         """Return the command that runs it."""

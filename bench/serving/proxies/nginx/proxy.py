@@ -36,6 +36,7 @@ class Nginx:
     )
     image_binary = "/usr/sbin/nginx"
     image_extra = ""
+    version_option = "-v"
     shares_port = False
 
     def find(self) -> Path | None:

@@ -1,0 +1,290 @@
+"""Faults under load: things that are done to a fleet while it holds sessions, and what becomes of every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import protocol
+from bench.load.engine import LoadFailed, LoadResult
+from bench.progress import OnProgress, Progress
+from bench.serving.caps import CapsRequest, header_of, hold, load_scripts
+from bench.serving.fleet import Fleet, FleetRequest, serve_fleet
+from bench.serving.proxies import find_binary
+from bench.serving.proxies.protocol import Proxy
+from bench.serving.records import Fault, ProxyRunWriter
+
+_OPEN_PATIENCE_S = 60.0
+_SETTLE_PATIENCE_S = 180.0
+_WHOLE_PATIENCE_S = 60.0
+_POLL_S = 0.2
+_FRESH = 32
+_SLOW_READERS = 32
+_FLOOD_FRAMES = 200
+_LOAD_PROCESS = b"bench/load/locustfile.py"
+
+
+class FaultNotPossible(RuntimeError):  # noqa: N818 - it is what happened
+    """Report a fault that cannot be done here, and what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Name a fault.
+
+    Attributes:
+        title: What is done, in words.
+        do: Does it to a fleet that holds sessions.
+        generators: Load generator processes that it needs at least.
+    """
+
+    title: str
+    do: Callable[[Fleet], Awaitable[None]]
+    generators: int = 1
+
+
+async def _kill_replica(fleet: Fleet) -> None:
+    worker = fleet.replicas.states[0].worker
+    if worker is not None:
+        os.kill(worker.pid, signal.SIGKILL)
+
+
+async def _kill_proxy(fleet: Fleet) -> None:
+    process = next(iter(fleet.proxy.processes.values()))
+    # With its workers: they would go on serving without their master.
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _kill_generator(_fleet: Fleet) -> None:
+    os.kill(max(_load_processes()), signal.SIGKILL)
+
+
+async def _kill_all_clients(_fleet: Fleet) -> None:
+    for pid in sorted(_load_processes(), reverse=True):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+async def _restart_one_by_one(fleet: Fleet) -> None:
+    for state in fleet.replicas.states:
+        worker, deaths = state.worker, state.deaths
+        if worker is None:
+            continue
+        os.kill(worker.pid, signal.SIGTERM)
+        patience = time.monotonic() + _WHOLE_PATIENCE_S
+        while time.monotonic() < patience:
+            if state.deaths > deaths and state.worker is not None:
+                break
+            await asyncio.sleep(_POLL_S)
+
+
+async def _vanish(fleet: Fleet) -> None:
+    """Drop every packet between clients and proxy, kill the clients, and let packets pass again."""
+    if len(socket.if_nameindex()) > 1:
+        raise FaultNotPossible(
+            "packets are dropped in a network namespace of its own only; run the command as root inside: "
+            "unshare --net sh -c 'ip link set lo up; rosetta bench-proxy --fault half-open ...'"
+        )
+    rules = f"""
+        table inet rosetta {{
+            chain out {{
+                type filter hook output priority 0;
+                tcp dport {fleet.plan.port} drop
+                tcp sport {fleet.plan.port} drop
+            }}
+        }}
+    """
+    await _nft("-f", "-", stdin=rules)
+    await _kill_all_clients(fleet)
+    # Long enough that the kernel of the clients has nothing more to say about connections that nobody owns.
+    await asyncio.sleep(1.0)
+
+
+async def _nft(*arguments: str, stdin: str = "") -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "nft", *arguments, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+    except FileNotFoundError as error:
+        raise FaultNotPossible("nft is not installed; get it with: apt-get install nftables") from error
+    _, said = await process.communicate(stdin.encode())
+    if process.returncode:
+        raise FaultNotPossible(f"nft refuses: {said.decode(errors='replace').strip()}")
+
+
+async def _read_slowly(fleet: Fleet) -> None:
+    """Ask for many answers and read none of them, on connections of our own, which are then cut."""
+    request = f"GET {fleet.plan.health or '/'} HTTP/1.1\r\nHost: {fleet.plan.host}\r\n\r\n".encode("ascii")
+    writers = []
+    for _ in range(_SLOW_READERS):
+        reader, writer = await asyncio.open_connection(fleet.plan.host, fleet.plan.port, limit=1)
+        # The stream stops reading at its limit; from then on answers pile up at the proxy.
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        del reader
+        writer.write(request * _FLOOD_FRAMES)
+        writers.append(writer)
+    await asyncio.sleep(3.0)
+    for writer in writers:
+        writer.transport.abort()
+
+
+FAULTS: Mapping[str, Deed] = {
+    "replica": Deed("kill -9 of a replica", _kill_replica),
+    "proxy": Deed("kill -9 of the proxy", _kill_proxy),
+    "generator": Deed("kill -9 of a load generator process", _kill_generator, generators=2),
+    "restart": Deed("a restart of all replicas, one after the other", _restart_one_by_one),
+    "slow": Deed(f"{_SLOW_READERS} clients that ask and do not read", _read_slowly),
+    "half-open": Deed("clients that vanish without a word (dropped packets)", _vanish),
+}
+"""What can be done, by the name that the command line takes."""
+
+
+async def play_faults(
+    request: CapsRequest,
+    faults: Sequence[str],
+    *,
+    on_progress: OnProgress,
+    on_event: Callable[[str], None],
+) -> None:
+    """Do each fault to each proxy's fleet in fresh processes, and write what became of all sessions.
+
+    Raises:
+        FaultNotPossible: One of them cannot be done here.
+        bench.serving.proxies.ProxyError: A proxy is missing or does not start.
+        bench.client.WorkerError: A replica does not start.
+    """
+    for proxy in request.proxies:
+        find_binary(proxy)
+    scripts = await load_scripts(request.environment, request.workload)
+    total, done = len(request.proxies) * len(faults), 0
+    with ProxyRunWriter(request.folder, header_of(request)) as writer:
+        for proxy in request.proxies:
+            for name in faults:
+                on_progress(Progress("faults", done, total, f"{proxy.title}: {name}"))
+                writer.write(await play_fault(request, proxy, name, scripts, on_event))
+                done += 1
+        on_progress(Progress("faults", done, total, ""))
+
+
+async def play_fault(
+    request: CapsRequest,
+    proxy: Proxy,
+    name: str,
+    scripts: Sequence[protocol.Script],
+    on_event: Callable[[str], None],
+) -> Fault:
+    """Hold sessions, do one fault, and account for every session.
+
+    Raises:
+        FaultNotPossible: It cannot be done here.
+    """
+    deed = FAULTS[name]
+    events: list[str] = []
+
+    def hear(sentence: str) -> None:
+        events.append(sentence)
+        on_event(sentence)
+
+    fleet_request = FleetRequest(
+        stack=request.stack, environment=request.environment, replicas=request.replicas, proxy=proxy,
+        target_sessions=request.sessions, workload=request.workload,
+    )  # fmt: skip
+    async with serve_fleet(fleet_request, on_event=hear) as fleet:
+        playing = asyncio.create_task(
+            hold(
+                fleet, request.stack, scripts, sessions=request.sessions, workload=request.workload,
+                connect_timeout_s=request.connect_timeout_s, processes=max(request.processes, deed.generators),
+            )
+        )  # fmt: skip
+        try:
+            await _all_open(fleet, request.sessions, playing)
+            await deed.do(fleet)
+            outcome, ended_by = await _end_of(playing)
+        finally:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+        left, settled_s = await _settle(fleet)
+        if name == "half-open":
+            await _nft("delete", "table", "inet", "rosetta")
+        await _whole(fleet)
+        fresh = await hold(
+            fleet, request.stack, scripts, sessions=_FRESH, workload=request.workload,
+            connect_timeout_s=request.connect_timeout_s,
+        )  # fmt: skip
+        succeeded = outcome.succeeded if outcome else 0
+        lost = Counter(outcome.errors) if outcome else Counter({ended_by: request.sessions})
+        return Fault(
+            proxy=proxy.name, title=proxy.title, name=deed.title, sessions=request.sessions,
+            opened=outcome.opened if outcome else request.sessions, succeeded=succeeded, lost=dict(lost),
+            unaccounted=max(0, request.sessions - succeeded - sum(lost.values())), held_after=left,
+            settled_s=round(settled_s, 1), fresh_succeeded=fresh.succeeded, fresh_sessions=_FRESH,
+            events=tuple(events), ended_by=ended_by,
+        )  # fmt: skip
+
+
+async def _all_open(fleet: Fleet, sessions: int, playing: asyncio.Task[LoadResult]) -> None:
+    """Wait until the replicas hold all sessions, or none comes any more."""
+    patience = time.monotonic() + _OPEN_PATIENCE_S
+    while time.monotonic() < patience and not playing.done():
+        if sum((await fleet.replicas.open_sessions()).values()) >= sessions:
+            return
+        await asyncio.sleep(_POLL_S / 2)
+
+
+async def _end_of(playing: asyncio.Task[LoadResult]) -> tuple[LoadResult | None, str]:
+    try:
+        outcome = await playing
+    except LoadFailed as error:
+        return None, f"the load run failed: {str(error).splitlines()[0]}"
+    how = {"plan": "every session came to its end", "time_limit": "cut at its time limit"}
+    return outcome, how.get(outcome.ended_by, outcome.ended_by)
+
+
+async def _settle(fleet: Fleet) -> tuple[dict[str, int], float]:
+    begun = time.monotonic()
+    while True:
+        left = {name: count for name, count in (await fleet.replicas.open_sessions()).items() if count}
+        if not left or time.monotonic() - begun > _SETTLE_PATIENCE_S:
+            return left, time.monotonic() - begun
+        await asyncio.sleep(_POLL_S)
+
+
+async def _whole(fleet: Fleet) -> None:
+    patience = time.monotonic() + _WHOLE_PATIENCE_S
+    while time.monotonic() < patience:
+        with contextlib.suppress(OSError):
+            await fleet.proxy.counters()
+            if all(state.worker is not None for state in fleet.replicas.states):
+                break
+        await asyncio.sleep(_POLL_S)
+    # As long as health checks take to notice.
+    await asyncio.sleep(3.0)
+
+
+def _load_processes() -> list[int]:
+    """Return the load generator's processes among the descendants of this one, its master first."""
+    found = []
+    parents = {os.getpid()}
+    for pid in sorted(int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()):
+        try:
+            fields = (
+                Path(f"/proc/{pid}/stat")
+                .read_text(encoding="ascii", errors="replace")
+                .rpartition(")")[2]
+                .split()
+            )
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(fields[1]) in parents and _LOAD_PROCESS in command:
+            parents.add(pid)
+            found.append(pid)
+    return found
