@@ -26,6 +26,7 @@ from reports.document import (
     Verbatim,
     paragraph,
 )
+from reports.live import live_line
 from reports.measurements import QUANTILES
 from reports.server import memory_per_session
 from reports.wording import (
@@ -277,7 +278,8 @@ def _load_line(measurements: Measurements) -> SummaryLine:
 def _size_line(measurements: Measurements) -> SummaryLine:
     if measurements.run.of(Burst):
         return SummaryLine("Burst method", burst_sentence(measurements))
-    return _ceiling_line(measurements, "success_only", "Size (success only)", "sessions")
+    found = live_line(measurements)
+    return found or _ceiling_line(measurements, "success_only", "Size (success only)", "sessions")
 
 
 def _throughput_line(measurements: Measurements) -> SummaryLine:
