@@ -83,6 +83,9 @@ class TestCriterion:
             ({"generator": own(cpu_s=8.0)}, "client_cpu", "client"),
             ({"generator": own(lag=50 * MS)}, "client_loop_lag", "client"),
             ({"generator": own(lag=None)}, "client_loop_lag", "client"),
+            ({"server_open": 506}, "held", "held"),
+            ({"left": 1}, "freed", "leak"),
+            ({"succeeded": 500, "left": 13}, "freed", "leak"),
             ({"aborted": "server_died", "abort_reason": "exit status -9"}, "server_died", "server_died"),
             ({"aborted": "limit"}, "limit", "limit"),
         ],
@@ -105,6 +108,9 @@ class TestCriterion:
             {"generator": own(cpu_s=15.9, cores=2)},
             {"generator": own(lag=50 * MS - 1)},
             {"generator": None},
+            {"server_open": 507, "left": 0},
+            {"succeeded": 500, "left": 12},
+            {"is_held": False, "peak_open": 3, "server_open": 3},
         ],
     )
     def test_each_limit_itself_is_met(self, changes):

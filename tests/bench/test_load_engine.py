@@ -136,6 +136,38 @@ def test_all_sessions_are_held_open_at_once_before_the_first_reset(tmp_path: Pat
     assert (heard[-1].opened, heard[-1].steps, heard[-1].ended) == (50, 250, 50)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sessions_of_an_open_loop_come_by_their_schedule_in_every_worker(
+    processes: int, tmp_path: Path
+) -> None:
+    """Nobody waits at a barrier, intended times are exactly those of the schedule, and nothing is sent before its time."""
+    arrival = {"rate_per_s": 40, "spacing": "constant"}
+    with miniature("--wait", "0.02") as server:
+        result = run_load(
+            plan(
+                server.port,
+                tmp_path,
+                sessions=20,
+                arrival=arrival,
+                think_s=0.03,
+                tool_s=0.02,
+                processes=processes,
+            )
+        )
+        assert server.counts()["open"] == 0
+    assert (result.opened, result.succeeded, result.errors) == (20, 20, {})
+    assert 1 <= result.peak_open <= 20
+    assert 0 < (result.summary.mean_open or 0) <= result.peak_open
+    rows = result.table().to_pylist()
+    assert all(row["intended_ns"] <= row["start_ns"] for row in rows)
+    connects = [row["intended_ns"] for row in rows if row["phase"] == "connect"]
+    # One worker has every second session; both count from the opening of their own barrier.
+    gaps = {later - earlier for earlier, later in zip(connects, connects[processes:], strict=False)}
+    assert gaps == {processes * 25_000_000}
+    of_first = [row["intended_ns"] for row in rows if row["session"] == 0 and row["phase"] == "step"]
+    assert [at - connects[0] for at in of_first] == [30_000_000 + turn * 50_000_000 for turn in range(5)]
+
+
 def test_sessions_that_are_mixed_up_give_wrong_samples(tmp_path: Path) -> None:
     scripts = [script(f"train/{number:04d}") for number in range(20)]
     with miniature("--mix") as server:

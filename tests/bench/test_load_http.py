@@ -94,6 +94,23 @@ def tally(result: LoadResult) -> Counter[tuple[str, str]]:
     return Counter(zip(table["phase"].to_pylist(), table["status"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", ["stream_wire", "cookie_wire"])
+def test_sessions_of_an_open_loop_come_by_themselves(wire: str, tmp_path: Path) -> None:
+    arrival = {"rate_per_s": 40, "spacing": "poisson", "seed": 3}
+    with miniature("--wait", "0.02") as server:
+        result = run_load(
+            plan(wire, server.port, tmp_path, sessions=20, arrival=arrival, think_s=0.03, tool_s=0.02)
+        )
+        assert server.counts()["open"] == 0
+    assert (result.opened, result.succeeded, result.errors) == (20, 20, {})
+    assert 0 < (result.summary.mean_open or 0) <= result.peak_open <= 20
+    rows = result.table().to_pylist()
+    assert all(row["intended_ns"] <= row["start_ns"] for row in rows)
+    connects = [row["intended_ns"] for row in rows if row["phase"] == "connect"]
+    assert connects == sorted(connects)
+
+
 def test_sessions_with_a_header_and_event_streams_are_held_open_at_once(tmp_path: Path) -> None:
     """The server's own count is the witness. Every session has a connection, made before the first reset."""
     with miniature("--wait", "0.2") as server:
