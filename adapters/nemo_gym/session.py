@@ -41,6 +41,8 @@ SERVER = "environment"
 PATIENCE = 5.0
 """After how many seconds without an answer, and how often from then on, the server is asked whether it is there."""
 
+_ABANDONED = "an earlier request was abandoned before its answer came"
+
 
 class Connection:
     """Hold the way to one server, for all sessions with it: NeMo Gym's client, and whether the server was there.
@@ -112,6 +114,9 @@ class NeMoGymSession:
         self._connection = connection
         self._receive_timeout = receive_timeout
         self._lost: str | None = None
+        self._is_gone = False
+        self._is_closed = False
+        self._seeding: asyncio.Future[Opened] | None = None
         self._seeded: dict[str, Any] | None = None
         self._cookies: SimpleCookie = SimpleCookie()
         self._output: list[dict[str, JSON]] = []
@@ -124,7 +129,19 @@ class NeMoGymSession:
         Raises:
             SessionError: The server refused or failed, or the session is lost.
         """
+        self._check()
         await self._check_verified()
+        # Shielded, because the server makes the episode all the same, and only its answer says how to free it.
+        seeding = self._seeding = asyncio.ensure_future(self._seed(task, seed))
+        try:
+            opened = await asyncio.shield(seeding)
+        except asyncio.CancelledError:
+            self._lost = _ABANDONED
+            raise
+        self._check()
+        return opened
+
+    async def _seed(self, task: str, seed: int) -> Opened:
         row = {"task": task, "seed": seed, "verify_key": secrets.token_hex(16)}
         body = await self._ask("/seed_session", "application/json", write_json(row))
         try:
@@ -145,6 +162,7 @@ class NeMoGymSession:
         Raises:
             SessionError: The server refused or failed, or the session is lost.
         """
+        self._check()
         self._has_reward = False
         body = await self._ask(*write_action(action))
         try:
@@ -172,6 +190,7 @@ class NeMoGymSession:
         """
         if self._last is None or self._last.cause is None:
             raise SessionError("the episode is not over, so that it has no return yet")
+        self._check()
         verified = await self._verify()
         if verified is None:
             raise SessionError("the episode is verified already")
@@ -180,14 +199,23 @@ class NeMoGymSession:
     async def close(self) -> None:
         """Verify the episode, which frees it, and compare the verified reward with the return of the steps.
 
+        An episode of which a request was given up is verified too: nothing else would tell the server that it is over.
+
         Raises:
             SessionError: The episode is over and `/verify` says another reward than its steps, or refuses to say any.
         """
-        if self._lost is None:
-            try:
-                await self._check_verified()
-            finally:
-                self._lost = "it is closed"
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._lost = self._lost or "it is closed"
+        if self._seeding is not None:
+            await asyncio.wait({self._seeding})
+        if not self._is_gone:
+            await self._check_verified()
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
 
     async def _check_verified(self) -> None:
         last, verified = self._last, await self._verify()
@@ -222,7 +250,7 @@ class NeMoGymSession:
             answer = json.loads(await self._ask("/verify", "application/json", write_json(asked)))
         except SessionError:
             # Nothing is left to verify when the server is gone, or when it has said before that there is no reward.
-            if self._lost is None and self._has_reward:
+            if self._has_reward and not self._is_gone:
                 raise
             return None
         finally:
@@ -233,11 +261,9 @@ class NeMoGymSession:
             raise _malformed("the answer to /verify", error) from error
 
     async def _ask(self, path: str, media_type: str, body: bytes) -> bytes:
-        if self._lost is not None:
-            raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
         if not is_global_aiohttp_client_setup():
             # NeMo Gym would make another client from the arguments of this process, which are not its own to read.
-            self._lost = "the client of its event loop is closed"
+            self._is_gone, self._lost = True, "the client of its event loop is closed"
             raise SessionError(self._lost)
         headers = {"Content-Type": media_type, "Accept": RESULT_TYPE}
         watch = _Watch(self._connection.poll)
@@ -248,6 +274,7 @@ class NeMoGymSession:
                 )
                 content = await answer.read()
         except TimeoutError as error:
+            self._is_gone = watch.is_gone
             self._lost = (
                 f"the connection is lost: no server answers at {self._connection.place}"
                 if watch.is_gone
@@ -255,10 +282,11 @@ class NeMoGymSession:
             )
             raise SessionError(self._lost) from error
         except OSError as error:
+            self._is_gone = True
             self._lost = f"the connection is lost: {str(error) or type(error).__name__}"
             raise SessionError(self._lost) from error
         except asyncio.CancelledError:
-            self._lost = "an earlier request was abandoned before its answer came"
+            self._lost = _ABANDONED
             raise
         if answer.cookies:
             self._cookies = answer.cookies
