@@ -115,8 +115,11 @@ class SkyRLAdapter:
         host: str = "127.0.0.1",  # noqa: ARG002 - the port asks for it
         port: int = 0,  # noqa: ARG002
     ) -> AsyncIterator[Endpoint]:
-        """Yield an endpoint without an address, which counts the live episodes of this process."""
-        yield Endpoint(None, lambda: len(compiled.live), {"max_env_workers": self._max_env_workers})
+        """Yield an endpoint without an address, which counts the live episodes; leaving the context frees them."""
+        try:
+            yield Endpoint(None, lambda: len(compiled.live), {"max_env_workers": self._max_env_workers})
+        finally:
+            await asyncio.to_thread(compiled.release)
 
     @asynccontextmanager
     async def connect(

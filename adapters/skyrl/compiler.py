@@ -170,6 +170,12 @@ class CompiledEnvironment(BaseTextEnv):
             self._release.detach()
             drive(_free(episode, self.live), waits=self.waits)
 
+    @classmethod
+    def release(cls) -> None:
+        """Free every episode of this class that is still open."""
+        for episode in list(cls.live):
+            drive(_free(episode, cls.live), waits=cls.waits)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledEnvironment:
         """Return an environment that goes on from here by itself.
 

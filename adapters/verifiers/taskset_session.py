@@ -17,7 +17,7 @@ from adapters.verifiers.messages import clean, read_content, read_result, write_
 from adapters.verifiers.taskset_target import CompiledTaskset, Conversation, EpisodeState, prepare
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, Message
-from canonical.step import StepResult
+from canonical.step import Cause, StepResult
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
@@ -96,11 +96,13 @@ class TasksetSession:
         is_over = conversation.is_over
         if is_over and trace.stop_condition is None:
             conversation.conclude(answers)
-        if is_over and not trace.rewards:
+        public = trace.info["results"][-1]
+        # What could not be scored once is over without a reward of Verifiers, and has none to be asked for again.
+        has_failed = public.get("cause") == Cause.ERROR
+        if is_over and not trace.rewards and not has_failed:
             await self._task.score(trace)
         try:
-            public = trace.info["results"][-1]
-            total = trace.reward if is_over else None
+            total = None if not is_over else public["total"] if has_failed else trace.reward
             return read_result(answers[-1].content, public["reward"], total, public)
         except (KeyError, TypeError, ValueError) as error:
             raise SessionError(f"the turn is not what a compiled task gives: {error}") from error
