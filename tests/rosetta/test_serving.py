@@ -1,0 +1,56 @@
+"""The verbs that serve say in one line what is wrong before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.serving.proxies import load_proxy, proxy_names
+from rosetta.__main__ import main
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as left:
+        main(list(arguments))
+    return int(left.value.code), capsys.readouterr().err
+
+
+def test_several_replicas_ask_for_a_proxy_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = fails(capsys, "serve", "wordle", "--as", "openenv", "--replicas", "3")
+    assert code == 2
+    assert all(f"--proxy {name}" in said for name in proxy_names())
+
+
+@pytest.mark.parametrize("name", proxy_names())
+def test_a_proxy_that_is_not_installed_is_named_with_the_command_that_gets_it(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(load_proxy(name)), "find", lambda _self: None)
+    code, said = fails(capsys, "serve", "wordle", "--as", "openenv", "--replicas", "3", "--proxy", name)
+    assert code == 3
+    assert load_proxy(name).how_to_get in " ".join(said.split())
+
+
+def test_a_framework_in_process_has_nothing_to_serve(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for verb in (["serve", "wordle"], ["deploy", "wordle", "--proxy", "envoy", "--out", str(tmp_path)]):
+        code, said = fails(capsys, *verb, "--as", "gem")
+        assert code == 2
+        assert "nothing to serve" in said
+
+
+def test_a_place_that_is_none_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(load_proxy("envoy")), "find", lambda _self: Path("/bin/true"))
+    code, said = fails(capsys, "balance", "--as", "openenv", "--proxy", "envoy", "--at", "nowhere")
+    assert code == 2
+    assert "HOST:PORT" in said
+
+
+def test_an_unknown_fault_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = fails(capsys, "bench-proxy", "--fault", "earthquake")
+    assert code == 2
+    assert "half-open" in said
