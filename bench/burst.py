@@ -9,21 +9,22 @@ latency is asked for. How many are open at the same time follows from Little's l
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 
 from bench.arrival import BURST
 from bench.ceiling import Trial, evaluate_success_only
-from bench.client import WorkerDied, WorkerError
-from bench.machine import Pressure
+from bench.client import WorkerDied
 from bench.plan import BURST_METHOD
 from bench.progress import Progress
 from bench.recording import Recording
-from bench.records import Burst, End, samples_table
-from bench.samples import Phase, SampleColumns, Status
-from bench.server import Server, reading
+from bench.records import Burst
+from bench.samples import Phase, Status
+from bench.server import Server
 from bench.stats import population
+from bench.trials import play_client
 from bench.workloads import NANOSECONDS
 
 SHARE = 0.95
@@ -31,7 +32,7 @@ SHARE = 0.95
 
 
 async def play_bursts(recording: Recording, server: Server) -> list[Burst]:
-    """Play bursts of the plan's sizes, ascending, until one fails; record every one of them.
+    """Play bursts of the plan's sizes, ascending, until one fails or the server dies; record every one of them.
 
     Args:
         recording: Where the cells go.
@@ -45,26 +46,37 @@ async def play_bursts(recording: Recording, server: Server) -> list[Burst]:
     """
     found: list[Burst] = []
     for sessions in recording.plan.burst:
-        found.append(await _play_size(recording, server, sessions))
-        recording.writer.write(found[-1])
-        if not found[-1].passed:
+        burst = await _play_size(recording, server, sessions)
+        if burst is None:
+            break
+        found.append(burst)
+        recording.writer.write(burst)
+        if not burst.passed:
             break
     return found
 
 
-async def _play_size(recording: Recording, server: Server, sessions: int) -> Burst:
+async def _play_size(recording: Recording, server: Server, sessions: int) -> Burst | None:
     trials: list[Trial] = []
     seconds: list[float] = []
     means: list[float] = []
     of = recording.plan.burst_trials
     for repetition in range(of):
         recording.on_progress(Progress(f"bursts of {sessions:,}", repetition, of))
-        trial, table = await _play_once(recording, server, sessions, repetition)
+        try:
+            trial, table = await _play_once(recording, server, sessions, repetition)
+        except WorkerDied:
+            # It was the one before that ended the server, and it has been judged.
+            if recording.driver.has_died:
+                raise
+            break
         trials.append(trial)
         wall_s, mean = _concurrency(table)
         seconds.append(wall_s)
         means.append(mean)
     recording.on_progress(Progress(f"bursts of {sessions:,}", of, of))
+    if not trials:
+        return None
     verdict = evaluate_success_only(trials, SHARE)
     recording.writer.write(verdict)
     wall_s = statistics.median(seconds)
@@ -88,71 +100,33 @@ async def _play_once(
 ) -> tuple[Trial, pa.Table]:
     workload = recording.plan.held.model_copy(update={"turns": 1, "think_ns": 0, "spread_ns": 0})
     cell = f"burst-{sessions:05d}-{repetition:02d}"
-    recording.begin(
+    loaded, samples, server_open = await play_client(
+        recording,
+        server,
         cell,
-        server=server,
-        workload=workload,
-        engine="client",
         sessions=sessions,
-        repetition=repetition,
+        workload=workload,
         arrival=BURST,
+        repetition=repetition,
+        # The published method asks whether an answer came, not which.
+        is_checked=False,
     )
-    before, server_before = Pressure.read(), await server.read()
-    batches: list[SampleColumns] = []
-    loaded = server_after = failure = None
-    try:
-        async with server.watch():
-            loaded = await recording.load(
-                server,
-                workload,
-                batches.append,
-                sessions=sessions,
-                concurrency=sessions,
-                # The published method asks whether an answer came, not which.
-                is_checked=False,
-                timeout_s=recording.plan.patience_s,
-            )
-        server_after = await server.settle(server_before.open_sessions, recording.plan.settle_s)
-    except WorkerError as error:
-        failure = error
-    finally:
-        recording.writer.write_samples(cell, *batches)
-    peak = server.peak.open_sessions or 0
-    recording.writer.write(
-        End(
-            cell=cell,
-            status=recording.status if failure is None else "failed",
-            reason=recording.reason if failure is None else str(failure),
-            pressure_before=before,
-            pressure_after=Pressure.read(),
-            server_before=reading(server_before),
-            server_peak=server.peak,
-            server_after=reading(server_after) if server_after else None,
-            peak_open=loaded.peak_open if loaded else None,
-            opened=loaded.opened if loaded else None,
-            succeeded=loaded.succeeded if loaded else None,
-        )
-    )
-    if isinstance(failure, WorkerDied) and recording.driver.has_died:
-        raise failure
-    table = pa.concat_tables([samples_table(batch) for batch in batches]) if batches else None
-    table = samples_table(SampleColumns()) if table is None else table.unify_dictionaries().combine_chunks()
-    errors = table.filter(pa.compute.is_valid(table["error"]))["error"].to_pylist()
+    errors = Counter(text for text in samples["error"].to_pylist() if text is not None)
     trial = Trial(
         cell=cell,
         sessions=sessions,
         succeeded=loaded.succeeded if loaded else 0,
         peak_open=loaded.peak_open if loaded else None,
-        server_open=max(0, peak - server_before.open_sessions),
+        server_open=server_open,
         is_held=False,
         wait_ns=workload.tool_ns,
-        connect=population(table, Phase.CONNECT),
-        reset=population(table, Phase.RESET),
-        step=population(table, Phase.STEP),
+        connect=population(samples, Phase.CONNECT),
+        reset=population(samples, Phase.RESET),
+        step=population(samples, Phase.STEP),
         generator=None,
-        errors={text: errors.count(text) for text in dict.fromkeys(errors)},
+        errors=errors,
     )
-    return trial, table
+    return trial, samples
 
 
 def _concurrency(table: pa.Table) -> tuple[float, float]:

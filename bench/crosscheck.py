@@ -7,13 +7,13 @@ for the framework's users without saying so.
 
 from __future__ import annotations
 
-from bench.machine import Pressure
+from bench.client import WorkerDied
 from bench.recording import Recording
-from bench.records import CrossCheck, End, Note, samples_table
-from bench.samples import Phase, SampleColumns
-from bench.server import Server, reading
-from bench.stats import Population, Quantile, pool, population, quantile
-from bench.trials import play_trial
+from bench.records import CrossCheck, Note
+from bench.samples import Phase
+from bench.server import Server
+from bench.stats import Quantile, population, quantile
+from bench.trials import play_client, play_trial
 
 TOLERANCE = 0.05
 """Relative difference of the medians up to which both engines agree in any case."""
@@ -27,7 +27,7 @@ async def cross_check(recording: Recording, server: Server) -> CrossCheck | None
         server: The server, whose tools take as long as the plan's held workload says.
 
     Returns:
-        What was recorded; None when the plan leaves it out, or when too few steps came through.
+        What was recorded; None when the plan leaves it out, when too few steps came through, or when the server died.
 
     Raises:
         WorkerError: The client or the load generator broke down.
@@ -43,7 +43,16 @@ async def cross_check(recording: Recording, server: Server) -> CrossCheck | None
         workload=recording.plan.held,
         part=f"cross-check: {sessions:,} sessions by locust",
     )
-    theirs = await _play_client(recording, server, sessions)
+    try:
+        client = await play_client(
+            recording, server, "cross-client", sessions=sessions, workload=recording.plan.held
+        )
+    except WorkerDied:
+        # Locust's part of it has said so; the search goes on with a new server.
+        if recording.driver.has_died:
+            raise
+        return None
+    theirs = population(client.samples, Phase.STEP)
     ours, other = quantile(played.trial.step, 0.5), quantile(theirs, 0.5)
     if not (isinstance(ours, Quantile) and isinstance(other, Quantile)) or max(
         ours.high, other.high
@@ -79,34 +88,3 @@ def compare_engines(sessions: int, locust: Quantile, client: Quantile) -> CrossC
         agrees=overlap or near,
         tolerance=TOLERANCE,
     )
-
-
-async def _play_client(recording: Recording, server: Server, sessions: int) -> Population:
-    cell, workload = "cross-client", recording.plan.held
-    recording.begin(cell, server=server, workload=workload, engine="client", sessions=sessions)
-    before, server_before = Pressure.read(), await server.read()
-    batches: list[SampleColumns] = []
-    try:
-        async with server.watch():
-            loaded = await recording.load(
-                server, workload, batches.append, sessions=sessions, concurrency=sessions
-            )
-    finally:
-        recording.writer.write_samples(cell, *batches)
-    server_after = await server.settle(server_before.open_sessions, recording.plan.settle_s)
-    recording.writer.write(
-        End(
-            cell=cell,
-            status=recording.status,
-            reason=recording.reason,
-            pressure_before=before,
-            pressure_after=Pressure.read(),
-            server_before=reading(server_before),
-            server_peak=server.peak,
-            server_after=reading(server_after),
-            peak_open=loaded.peak_open,
-            opened=loaded.opened,
-            succeeded=loaded.succeeded,
-        )
-    )
-    return pool(population(samples_table(batch), Phase.STEP) for batch in batches)

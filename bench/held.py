@@ -63,7 +63,8 @@ async def search_ceiling(recording: Recording, *preludes: Prelude) -> None:
                 if not preluded:
                     preluded = True
                     for prelude in preludes:
-                        await prelude(recording, server)
+                        if not server.worker.has_died:
+                            await prelude(recording, server)
                     if not await _is_clean(server):
                         server = None
                         continue

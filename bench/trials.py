@@ -1,4 +1,4 @@
-"""Trials: sessions played against a server by the load engine once, as a cell with its samples and the server's side."""
+"""Trials: sessions played against a server once, by either engine, as a cell with its samples and the server's side."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 from bench import protocol
 from bench.arrival import CLOSED, Arrival
 from bench.ceiling import Abort, Trial, judge_generator
@@ -20,8 +22,8 @@ from bench.load.progress import LoadProgress
 from bench.machine import Pressure
 from bench.progress import Progress
 from bench.recording import Recording, shorten
-from bench.records import SAMPLES_SCHEMA, End, Generator
-from bench.samples import Phase
+from bench.records import SAMPLES_SCHEMA, End, Generator, samples_table
+from bench.samples import Phase, SampleColumns
 from bench.server import Server, reading
 from bench.stats import population
 from bench.workloads import NANOSECONDS, Workload
@@ -144,6 +146,93 @@ async def play_trial(
         abort_reason=reason,
     )
     return Played(trial, outcome, trial.left == 0)
+
+
+class ClientPlayed(NamedTuple):
+    """Hold what became of a cell that the framework's own client played."""
+
+    loaded: protocol.Loaded | None
+    """What it counted; None when the server died."""
+    samples: pa.Table
+    server_open: int
+    """Most sessions open at the same time by the server's own count, without those of before."""
+
+
+async def play_client(
+    recording: Recording,
+    server: Server,
+    cell: str,
+    *,
+    sessions: int,
+    workload: Workload,
+    arrival: str | None = None,
+    repetition: int = 0,
+    is_checked: bool = True,
+) -> ClientPlayed:
+    """Play sessions with the framework's own client, all of them started at once, and record the cell.
+
+    Args:
+        recording: Where the cell, its end and its samples go.
+        server: The server to load.
+        cell: Id of the cell.
+        sessions: How many.
+        workload: Shape of their episodes; the server's tools take as long as it says already.
+        arrival: What the record calls it; a closed loop when left out.
+        repetition: Tells this cell from others of the same kind.
+        is_checked: Whether each answer must equal the reference's.
+
+    Raises:
+        WorkerDied: The server had died before.
+        WorkerError: The client broke down.
+    """
+    before, server_before = Pressure.read(), await server.read()
+    recording.begin(
+        cell,
+        server=server,
+        workload=workload,
+        engine="client",
+        sessions=sessions,
+        repetition=repetition,
+        arrival=arrival,
+    )
+    batches: list[SampleColumns] = []
+    loaded = server_after = death = None
+    try:
+        async with server.watch():
+            loaded = await recording.load(
+                server,
+                workload,
+                batches.append,
+                sessions=sessions,
+                concurrency=sessions,
+                is_checked=is_checked,
+                timeout_s=recording.plan.patience_s,
+            )
+        server_after = await server.settle(server_before.open_sessions, recording.plan.settle_s)
+    except WorkerDied as error:
+        if recording.driver.has_died:
+            raise
+        death = str(error)
+    finally:
+        recording.writer.write_samples(cell, *batches)
+    recording.writer.write(
+        End(
+            cell=cell,
+            status=recording.status if death is None else "failed",
+            reason=recording.reason if death is None else death,
+            pressure_before=before,
+            pressure_after=Pressure.read(),
+            server_before=reading(server_before),
+            server_peak=server.peak,
+            server_after=reading(server_after) if server_after else None,
+            peak_open=loaded.peak_open if loaded else None,
+            opened=loaded.opened if loaded else None,
+            succeeded=loaded.succeeded if loaded else None,
+        )
+    )
+    parts = [samples_table(batch) for batch in batches] or [SAMPLES_SCHEMA.empty_table()]
+    samples = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    return ClientPlayed(loaded, samples, _grown(server.peak.open_sessions, server_before))
 
 
 def _grown(counted: int | None, before: protocol.Observed) -> int:
