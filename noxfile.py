@@ -100,9 +100,9 @@ def acceptance(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False, tags=["stacks"])
 def fleet(session: nox.Session) -> None:
-    """Play every server framework through Envoy, and through HAProxy and nginx where they are installed."""
+    """Play every server framework through Envoy, and through HAProxy and nginx where they are installed; `-m slow`: faults."""
     session.install("-e", ".[harness,envoy]", "--group", "test", "-c", CONSTRAINTS)
-    session.run("python", "-P", "-m", "pytest", "tests/fleet", *session.posargs)
+    session.run("python", "-P", "-m", "pytest", "tests/fleet", *(session.posargs or ["-m", "not slow"]))
 
 
 @nox.session(python=PYTHON, default=False)
