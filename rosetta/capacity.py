@@ -166,6 +166,7 @@ def plan(
         )
     _plan(
         folder,
+        (framework, environment),
         sessions,
         (turns, think, tool),
         (cores, memory, nofile),
@@ -213,6 +214,7 @@ def _check(
 
 def _plan(
     folder: Path,
+    served: tuple[str, str],
     sessions: int,
     shape: tuple[int, float, float],
     given: tuple[int | None, int | None, int | None],
@@ -238,10 +240,23 @@ def _plan(
         )
     except (Impossible, NotEnough) as error:
         raise click.ClickException(f"{error} (costs from {folder})") from error
-    console.result(_text(found, folder), {"costs": str(folder), **found.model_dump(mode="json")})
+    command = _serve_command(found, *served)
+    console.result(
+        _text(found, folder, command),
+        {"costs": str(folder), "serve": command, **found.model_dump(mode="json")},
+    )
 
 
-def _text(found: CapacityPlan, folder: Path) -> str:
+def _serve_command(found: CapacityPlan, framework: str, environment: str) -> str:
+    """Return the command that serves a node's share."""
+    share = -(-found.sessions // found.nodes)
+    return (
+        f"rosetta serve {environment} --as {framework} --replicas {found.replicas_per_node} --proxy envoy "
+        f"--target-sessions {share}"
+    )
+
+
+def _text(found: CapacityPlan, folder: Path, command: str) -> str:
     node = found.node
     lines = [
         (
@@ -249,6 +264,7 @@ def _text(found: CapacityPlan, folder: Path) -> str:
             f"{found.episode.tool_s:g} s: {found.replicas:,} replicas on {found.nodes:,} nodes"
         ),
         f"a replica holds {found.per_replica:,} sessions, bound by {found.bound_by}",
+        f"on each node: {command}",
         f"node: {node.cores} cores, {node.memory_bytes / 2**30:.1f} GiB, {node.nofile:,} descriptors per process",
         f"costs: {found.cost.source} ({folder})",
         *_costs(found.cost),

@@ -86,6 +86,7 @@ def test_a_plan_prints_its_arithmetic_and_the_same_as_json(costs: Path) -> None:
         "a replica holds 4,800 sessions, bound by descriptors",
         "CPU of an episode = 2.000 ms + 8 x 0.500 ms = 6 ms",
         "max_connections_per_replica = 5,000",
+        "on each node: rosetta serve wordle --as openenv --replicas 4 --proxy envoy --target-sessions 10000",
     ):
         assert shown in done.output
     value = json.loads(rosetta(*asked, "--nofile", "5010", "--json").output)
