@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.arrival import Arrival
@@ -184,6 +184,7 @@ def test_progress_reads_back_and_is_absent_before_it_is_written(tmp_path: Path) 
     assert [file.name for file in tmp_path.iterdir()] == [PROGRESS_FILE]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 300), st.floats(0.1, 1e3), st.sampled_from(["poisson", "constant"]), st.integers(0, 9))
 def test_sessions_of_an_open_loop_arrive_in_order_and_the_same_seed_gives_the_same_times(
     sessions: int, rate: float, spacing: str, seed: int
@@ -233,6 +234,7 @@ def test_an_open_loop_has_no_spread() -> None:
         LoadPlan.parse(plan(spread_s=1).model_copy(update={"arrival": Arrival(rate_per_s=1)}).to_json())
 
 
+@settings(deadline=None)
 @given(
     st.integers(-(10**15), 10**15),
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1),
