@@ -19,6 +19,7 @@ from bench.conformance import ConformanceResult, run_conformance
 from bench.features import keep_proven
 from bench.plan import BURST_METHOD, BURST_SIZES, HELD, PLANS, Plan
 from bench.progress import Progress
+from bench.serving.proxies import load_proxy, proxy_names
 from bench.stacks import (
     ROOT,
     Stack,
@@ -68,6 +69,10 @@ def doctor(*, quiet: bool, as_json: bool) -> None:
         for name, found, purpose in (
             ("uv", find_uv(), "builds stacks"),
             ("git", shutil.which("git"), "names the commit in records"),
+            *(
+                (proxy.name, proxy.find(), f"optional, stands before replicas: {proxy.how_to_get}")
+                for proxy in map(load_proxy, proxy_names())
+            ),
         )
     ]
     width = max(len(row["stack"]) for row in rows)
