@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,10 @@ _FIRST_USES = 4
 _TIMEOUT_S = 120.0
 
 
+class UnknownSetting(LookupError):  # noqa: N818 - what happened, read as a sentence
+    """Report a setting that cannot be compared, with those that can."""
+
+
 @dataclass(slots=True)
 class _Side:
     """One setting: its server, and what each round of it gave."""
@@ -52,6 +57,7 @@ async def compare_settings(
     rounds: int,
     budget_s: float,
     tool_kind: str = "async",
+    only: Sequence[str] = (),
     on_progress: OnProgress = ignore_progress,
 ) -> None:
     """Hold sessions under every alternative setting of a server, in rounds of random order, and write a run folder.
@@ -65,10 +71,12 @@ async def compare_settings(
         rounds: How often each setting is measured; a ratio with an interval takes 6.
         budget_s: Seconds after which no further round begins.
         tool_kind: Whether the tool waits on the event loop (`async`) or blocks its thread (`sync`).
+        only: Names of the settings to compare; all when there are none.
         on_progress: Hears how far it has come.
 
     Raises:
         WorkerError: A worker broke down.
+        UnknownSetting: There is no such setting to compare.
         ValueError: The framework runs in process.
     """
     stack = request.stack
@@ -88,13 +96,13 @@ async def compare_settings(
         ways = await driver.request(
             protocol.Ways, lambda seq: protocol.ListWays(seq=seq), timeout_s=_TIMEOUT_S
         )
+        alternatives = _chosen({**COLLECTORS, **ways.settings}, only)
         writer = running.enter_context(
             RunWriter(request.folder, make_header(request, environment, driver.started))
         )
         recording = Recording(request, writer, driver, await make_scripts(environment, plan), on_progress)
-        chosen: dict[str, ServerSettings | None] = {DEFAULT: None, **COLLECTORS, **ways.settings}
         sides = []
-        for name, settings in chosen.items():
+        for name, settings in {DEFAULT: None, **alternatives}.items():
             server = await running.enter_async_context(
                 start_server(stack, request.environment, client=driver, workload=workload, settings=settings)
             )
@@ -110,6 +118,12 @@ async def compare_settings(
         for side in sides:
             _write(recording, side, next(one for one in sides if one.name == DEFAULT), sessions)
         recording.conclude()
+
+
+def _chosen(known: Mapping[str, ServerSettings], only: Sequence[str]) -> dict[str, ServerSettings]:
+    if missing := [name for name in only if name not in known]:
+        raise UnknownSetting(f"there is no setting {missing[0]!r} to compare; there are {', '.join(known)}")
+    return {name: known[name] for name in (only or known)}
 
 
 async def _round(recording: Recording, sides: list[_Side], sessions: int, number: int) -> None:

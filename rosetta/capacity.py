@@ -327,6 +327,9 @@ def _number(value: float) -> str:
     type=click.Choice(["async", "sync"]),
     help="Whether the tool waits on the event loop or blocks its thread.",
 )
+@click.option(
+    "--setting", "only", multiple=True, help="A setting to compare, such as gc=python; all when left out."
+)
 @out_folder_option("Folder for records and report; a new one under runs/ when left out.")
 @click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
 @output_options
@@ -339,6 +342,7 @@ def bench_settings(
     pairs: int,
     budget: float,
     tool: str,
+    only: tuple[str, ...],
     out: Path | None,
     build: bool,
     quiet: bool,
@@ -348,7 +352,7 @@ def bench_settings(
     from bench.plan import QUICK  # noqa: PLC0415 - as in `_check`
     from bench.recording import Request  # noqa: PLC0415
     from bench.records import read_run  # noqa: PLC0415
-    from bench.settings import compare_settings  # noqa: PLC0415
+    from bench.settings import UnknownSetting, compare_settings  # noqa: PLC0415
     from reports.render import write_report  # noqa: PLC0415
     from reports.settings import render_settings  # noqa: PLC0415
 
@@ -364,12 +368,21 @@ def bench_settings(
     request = Request(
         stack=stack, environment=environment, plan=QUICK, folder=folder, arguments=tuple(sys.argv[1:])
     )
-    with console.progress() as show:
-        asyncio.run(
-            compare_settings(
-                request, sessions=sessions, rounds=pairs, budget_s=budget, tool_kind=tool, on_progress=show
+    try:
+        with console.progress() as show:
+            asyncio.run(
+                compare_settings(
+                    request,
+                    sessions=sessions,
+                    rounds=pairs,
+                    budget_s=budget,
+                    tool_kind=tool,
+                    only=only,
+                    on_progress=show,
+                )
             )
-        )
+    except UnknownSetting as error:
+        raise click.UsageError(str(error)) from error
     rendered = render_settings(read_run(folder))
     page = write_report(rendered, folder)
     console.result(

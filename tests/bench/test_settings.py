@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from bench import protocol
 from bench.client import start_worker
 from bench.session import serve
-from bench.settings import COLLECTORS
+from bench.settings import COLLECTORS, UnknownSetting, _chosen
 from canonical.server_settings import ServerSettings
 
 settings = st.builds(
@@ -50,6 +50,15 @@ def test_an_interval_of_0_sends_no_pings():
     assert ServerSettings(ping_interval_s=0).uvicorn() == {"ws_ping_interval": None}
     with pytest.raises(ValidationError):
         ServerSettings(backlog=0)
+
+
+def test_settings_are_chosen_by_name_and_an_unknown_one_is_named_with_the_others():
+    assert _chosen(COLLECTORS, ()) == COLLECTORS
+    assert list(_chosen(COLLECTORS, ["gc=python"])) == ["gc=python"]
+    with pytest.raises(
+        UnknownSetting, match="no setting 'gc=often' to compare; there are gc=python, gc=frozen"
+    ):
+        _chosen(COLLECTORS, ["gc=often"])
 
 
 @pytest.mark.slow
