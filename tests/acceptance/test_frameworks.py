@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.records import Ceiling, Conformance, Cost, End, Ratio, read_run
+from bench.records import Ceiling, Conformance, Cost, End, Live, Ratio, read_run
 from bench.stacks import Stack, all_stacks, build_stack, find_python
 from canonical.catalogue import environment_names
 
@@ -102,6 +102,9 @@ def test_every_framework_can_be_measured_and_reported(stack: Stack, tmp_path: Pa
     searched = {"slo", "success_only"} if stack.facts.kind == "server" else set()
     assert {record.criterion for record in run.of(Ceiling)} == searched
     assert {record.name for record in run.of(Cost)} >= {"episode_step_overhead", "live_episode_bytes"}
+    alive = run.of(Live)
+    assert bool(alive) == (stack.facts.kind == "in_process")
+    assert [record.first_wrong for record in alive if record.wrong] == []
     compared = {record.name for record in run.of(Ratio)}
     assert compared >= {f"compiled/baseline {phase}" for phase in ("connect", "reset", "step")}
     assert Path(result["report"]).read_text(encoding="utf-8").lower().startswith("<!doctype html>")

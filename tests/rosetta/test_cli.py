@@ -29,6 +29,8 @@ VERBS = (
     "certify",
     "golden",
     "bench",
+    "plan",
+    "bench-settings",
     "report",
     "doctor",
     "stack",
