@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ def _texts(deployment: Deployment, plan: FleetPlan, *, validated: bool) -> dict[
         "--port", str(SPACE_PORT), "--target-sessions", str(deployment.target_sessions),
         "--drain", str(deployment.drain_s),
     ]  # fmt: skip
+    run_proxy = shlex.join(proxy.run(Path(proxy.image_binary), _IN_CONTAINER, plan, "derived"))
     known = {
         "name": deployment.name,
         "environment": Path(deployment.environment).stem,
@@ -112,7 +114,7 @@ def _texts(deployment: Deployment, plan: FleetPlan, *, validated: bool) -> dict[
         "space_port": SPACE_PORT,
         "serve": fleet,
         "serve_one": [*one, "--host", "0.0.0.0", "--port", str(_REPLICA_PORT)],  # noqa: S104 - as above
-        "run_proxy": proxy.run(Path(proxy.image_binary), _IN_CONTAINER, plan, "derived"),
+        "run_proxy": ["sh", "-c", f"rm -f {_IN_CONTAINER}/*.sock && exec {run_proxy}"],
         "validated": validated,
     }
     environment = jinja2.Environment(
