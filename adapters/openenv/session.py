@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -12,14 +13,18 @@ from urllib.request import Request, urlopen
 from openenv.core.generic_client import GenericEnvClient
 from websockets.exceptions import WebSocketException
 
-from adapters.openenv.wire import TEXT_KEY, read_content
+from adapters.openenv.wire import TEXT_KEY, read_content, read_message
 from canonical.adapter import Opened, SessionError
-from canonical.content import JSON, ErrorCode, Message, Observation
+from canonical.content import JSON, ErrorCode, Observation
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
+
+_STEP_KEYS = frozenset(
+    {"tool_name", "result", "error", "error_code", "total", "components", "ending", "cause"}
+)
 
 
 class OpenEnvSession:
@@ -38,6 +43,7 @@ class OpenEnvSession:
         self._receive_timeout = receive_timeout
         self._lost: str | None = None
         self._tools: tuple[ToolSpec, ...] = ()
+        self._is_open = False
         self._last: JSON = None
         self._paid = 0.0
         self._is_over = False
@@ -49,13 +55,19 @@ class OpenEnvSession:
             SessionError: The server cannot be reached, or refused the session.
         """
         await self._ask(self._client.connect)
+        self._tools = await self._list_tools()
+
+    async def _list_tools(self) -> tuple[ToolSpec, ...]:
         listed = await self._ask(self._client.step, {"type": "list_tools"})
         try:
-            self._tools = tuple(
+            _check_keys(listed.observation, {"tools"})
+            for tool in listed.observation["tools"]:
+                _check_keys(tool, {"name", "description", "input_schema"})
+            return tuple(
                 ToolSpec(tool["name"], tool["description"], tool["input_schema"])
                 for tool in listed.observation["tools"]
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the list of tools", error) from error
 
     async def open(self, task: str, seed: int) -> Opened:
@@ -68,12 +80,19 @@ class OpenEnvSession:
         self._last = answer.observation
         self._paid, self._is_over = 0.0, False
         try:
-            prompt = tuple(
-                Message(message["role"], read_content(message["content"]))
-                for message in answer.observation["prompt"]
+            _check_keys(answer.observation, {"prompt", "task", "seed"})
+            prompt = tuple(map(read_message, answer.observation["prompt"]))
+            begun = (
+                answer.observation["task"],
+                answer.observation["seed"],
+                answer.done,
+                answer.reward or 0.0,
             )
+            if begun != (task, seed, False, 0.0):
+                raise ValueError(f"task, seed, done and reward are {begun}")  # noqa: TRY301 - one way out
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to reset", error) from error
+        self._is_open = True
         return Opened(prompt, self._tools)
 
     async def step(self, action: Action) -> StepResult:
@@ -85,7 +104,7 @@ class OpenEnvSession:
         answer = await self._ask(self._client.step, write_action(action))
         self._last = answer.observation
         try:
-            result = _read_result(answer.observation, answer.reward, answer.done)
+            result = _read_result(action, answer.observation, answer.reward, answer.done)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to step", error) from error
         self._paid += answer.reward
@@ -115,6 +134,21 @@ class OpenEnvSession:
             SessionError: The server refused or failed, or the session is lost.
         """
         return {"state": await self._ask(self._client.state), "observation": self._last}
+
+    async def reread(self, _compiled: Any, /) -> None:
+        """Ask for the tools again, now that there is an episode: they are those that were listed before it.
+
+        Raises:
+            SessionError: They are others, the server failed, or the session is lost.
+        """
+        if not self._is_open:
+            return
+        tools = await self._list_tools()
+        if tools != self._tools:
+            raise SessionError(
+                f"the tools that are listed during the episode are {[tool.to_json() for tool in tools]}, and those "
+                f"that were listed before it {[tool.to_json() for tool in self._tools]}"
+            )
 
     async def reported_return(self) -> float:
         """Return the sum of the rewards that the client returned, as trainers of OpenEnv add them up.
@@ -191,7 +225,14 @@ def write_action(action: Action) -> dict[str, Any]:
     return {"type": "call_tool", "tool_name": action.name, "arguments": dict(action.arguments)}
 
 
-def _read_result(seen: Any, reward: Any, done: Any) -> StepResult:
+def _check_keys(seen: Mapping[str, Any], expected: AbstractSet[str]) -> None:
+    """Refuse what a model may be shown beside what is read; metadata it is not shown."""
+    if more := seen.keys() - expected - {"metadata"}:
+        raise ValueError(f"it has {', '.join(sorted(more))} too")
+
+
+def _read_result(action: Action, seen: Any, reward: Any, done: Any) -> StepResult:
+    _check_keys(seen, _STEP_KEYS)
     error, cause = seen["error_code"], None if seen["cause"] is None else Cause(seen["cause"])
     ending = None if cause is None else cause.ending
     if done != (cause is not None) or seen["ending"] != ending:
@@ -201,9 +242,19 @@ def _read_result(seen: Any, reward: Any, done: Any) -> StepResult:
     if not isinstance(reward, int | float):
         raise ValueError(f"the reward is {reward!r}")  # noqa: TRY004 - a wrong value in a frame, not a wrong argument
     observation = Observation(read_content(seen["result"]), None if error is None else ErrorCode(error))
+    shown = None if seen["error"] is None else seen["error"]["message"]
+    if shown != (None if error is None else _sendable(observation.text)):
+        raise ValueError(f"the message of its error is {shown!r}, and the result says {observation.text!r}")
+    called = "" if isinstance(action, str) else action.name
+    if _sendable(called) != seen["tool_name"]:
+        raise ValueError(f"the tool that it names is {seen['tool_name']!r}, and {called!r} was called")
     return StepResult(
         observation, float(reward), float(seen["total"]), cause, seen["components"] or NO_COMPONENTS
     )
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _malformed(what: str, error: Exception) -> SessionError:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from canonical.content import JSON, Block, Image, Text, project_text
+from canonical.content import JSON, Block, Image, Message, Text, project_text
 
 TEXT_KEY = "assistant_text"
 """Key of `CallToolAction.metadata` that holds assistant text, which the server's episode reads instead of a tool call.
@@ -44,6 +44,17 @@ def read_content(value: Any) -> tuple[Block, ...]:
     raise ValueError(f"content must be text or a list of blocks, not {type(value).__name__}")
 
 
+def read_message(value: Mapping[str, Any]) -> Message:
+    """Read a message of a prompt.
+
+    Raises:
+        KeyError, ValueError: The value is not a message with role and content alone.
+    """
+    if more := value.keys() - {"role", "content"}:
+        raise ValueError(f"a message has role and content, and this one {', '.join(sorted(more))} too")
+    return Message(value["role"], read_content(value["content"]))
+
+
 def _is_unicode(text: str) -> bool:
     try:
         text.encode()
@@ -65,11 +76,14 @@ def _write_block(block: Block) -> dict[str, JSON]:
 
 def _read_block(block: Any) -> Block:
     match block:
-        case {"type": "text", "exact": str(exact)}:
-            return Text(base64.b64decode(exact, validate=True).decode("utf-8", "surrogatepass"))
-        case {"type": "text", "text": str(text)}:
+        case {"type": "text", "text": str(shown), "exact": str(exact), **rest} if not rest:
+            text = base64.b64decode(exact, validate=True).decode("utf-8", "surrogatepass")
+            if shown != _SURROGATE.sub("\ufffd", text):
+                raise ValueError("the text that a block shows is not the exact one beside it")
             return Text(text)
-        case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
+        case {"type": "text", "text": str(text), **rest} if not rest:
+            return Text(text)
+        case {"type": "image", "data": str(data), "mimeType": str(media_type), **rest} if not rest:
             return Image(base64.b64decode(data, validate=True), media_type)
         case _:
             raise ValueError("a content block is a text or an image of MCP")

@@ -12,9 +12,10 @@ from typing import Any
 import uvicorn
 
 from adapters.ors.client import Client
-from adapters.ors.compiler import MAX_THREADS, CompiledEnvironment, Reading, compile_environment, make_server
+from adapters.ors.compiler import MAX_THREADS, CompiledEnvironment, compile_environment, make_server
 from adapters.ors.framework import LINGER_SECONDS, PACKAGES
 from adapters.ors.session import OrsSession
+from adapters.ors.wire import Reading
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
@@ -171,7 +172,7 @@ class OrsAdapter:
             raise SessionError(
                 "ORS runs environments behind a server: serve the environment and give its address"
             )
-        session = OrsSession(Client(endpoint.url))
+        session = OrsSession(Client(endpoint.url), self._reading)
         try:
             await session.connect()
             yield session

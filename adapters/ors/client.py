@@ -66,6 +66,11 @@ class Client:
         tasks: list[Any] = await self._environment.list_tasks(split)
         return tasks
 
+    async def list_tools(self) -> list[Any]:
+        """Return the tools that the environment lists to those who have no session."""
+        tools: list[Any] = await self._environment.list_tools()
+        return tools
+
     async def close(self) -> None:
         """Close the connections."""
         while self._open:

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
@@ -41,6 +41,7 @@ from adapters.ors.framework import (
 from adapters.ors.wire import (
     CHANNEL,
     SHORTEST_CHANNEL,
+    Reading,
     keep_space,
     read_action,
     write_blocks,
@@ -58,9 +59,6 @@ from canonical.transcript import Action
 
 MAX_THREADS = 256
 """How many plain tools run at the same time on one server; more wait."""
-
-Reading: TypeAlias = Literal["sum", "last"]
-"""How a trainer reads rewards: it adds all of them, or takes the last one that is not null."""
 
 _GONE = "this session has no episode any more"
 

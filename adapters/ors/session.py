@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from adapters.ors.client import Client
-from adapters.ors.wire import CHANNEL, make_channel, read_blocks, read_prompt, write_action
+from adapters.ors.wire import CHANNEL, Reading, make_channel, read_blocks, read_prompt, write_action
 from canonical.adapter import Opened, SessionError
-from canonical.content import JSON, ErrorCode, Observation
+from canonical.content import JSON, ErrorCode, Message, Observation
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
@@ -23,10 +23,13 @@ class OrsSession:
 
     Args:
         client: The client, not yet connected.
+        reading: How the trainer reads rewards; the server must have been compiled for it.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, reading: Reading = "sum") -> None:
         self._client = client
+        self._reading = reading
+        self._opened: Opened | None = None
         self._session: Any = None
         self._channel = make_channel()
         self._last: JSON = None
@@ -51,10 +54,11 @@ class OrsSession:
         """
         self._check()
         await self._leave()
+        self._opened = None
         self._session = self._client.session({"id": task, "seed": seed, CHANNEL: self._channel})
         try:
             await self._ask(self._session.__aenter__())
-            shown: list[Any] = [asdict(block) for block in await self._ask(self._session.get_prompt())]
+            shown = await self._prompt()
             listed = await self._ask(self._session.list_tools())
         except SessionError:
             if not self._is_closed:
@@ -63,10 +67,14 @@ class OrsSession:
         self._last = {"prompt": shown}
         self._return, self._is_over = None, False
         try:
-            tools = tuple(ToolSpec(tool.name, tool.description, tool.input_schema) for tool in listed)
-            return Opened(read_prompt(shown), tools)
+            opened = Opened(read_prompt(shown), _read_tools(listed))
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the prompt", error) from error
+        self._opened = opened
+        return opened
+
+    async def _prompt(self) -> list[Any]:
+        return [asdict(block) for block in await self._ask(self._session.get_prompt())]
 
     async def step(self, action: Action) -> StepResult:
         """Carry out an action.
@@ -81,12 +89,11 @@ class OrsSession:
         output = asdict(await self._ask(self._session.call_tool(name, arguments)))
         self._last = output
         try:
-            result = _read_output(output)
+            result = _read_output(output, self._reading)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to a call", error) from error
         if output["reward"] is not None:
-            keeps_last = "paid" in output["metadata"]
-            self._return = output["reward"] + (0.0 if keeps_last else self._return or 0.0)
+            self._return = output["reward"] + (0.0 if self._reading == "last" else self._return or 0.0)
         self._is_over = self._is_over or output["finished"]
         return result
 
@@ -101,6 +108,35 @@ class OrsSession:
             return [task.task_spec["id"] for task in listed]
         except (AttributeError, KeyError, TypeError) as error:
             raise _malformed("the list of tasks", error) from error
+
+    async def reread(self, _compiled: Any, /) -> None:
+        """Ask for the prompt and the tools again, in each of the client's ways: they are what they were.
+
+        Raises:
+            SessionError: They are not, or the server failed.
+        """
+        opened, session = self._opened, self._session
+        if opened is None or session is None:
+            return
+        places: dict[str, tuple[Any, Any]] = {
+            "the session's tools": (_read_tools(await self._ask(session.list_tools())), opened.tools),
+            "the environment's tools": (
+                _read_tools(await self._ask(self._client.list_tools())),
+                opened.tools,
+            ),
+        }
+        if hasattr(session, "terminal_tool"):
+            places["the terminal tool"] = (await self._ask(session.terminal_tool()), None)
+        try:
+            places["the prompt"] = (read_prompt(await self._prompt()), opened.prompt)
+            if hasattr(session, "get_messages"):
+                said = [asdict(message) for message in await self._ask(session.get_messages())]
+                places["the messages"] = (tuple(map(_read_said, said)), tuple(map(_as_said, opened.prompt)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise _malformed("the prompt, asked for again,", error) from error
+        for place, (shown, expected) in places.items():
+            if shown != expected:
+                raise SessionError(f"{place}: at the end they are {shown!r}, at the beginning {expected!r}")
 
     async def public_state(self) -> JSON:
         """Return the last answer with everything in it; a client of ORS can read nothing else of an episode."""
@@ -160,7 +196,22 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _read_output(output: dict[str, Any]) -> StepResult:
+def _read_tools(listed: Sequence[Any]) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool.name, tool.description, tool.input_schema) for tool in listed)
+
+
+def _read_said(said: Mapping[str, Any]) -> Message:
+    if said.get("detail") is not None:
+        raise ValueError("a message has role and content, and this one a detail too")
+    return Message(said["role"], read_blocks(said["blocks"]))
+
+
+def _as_said(message: Message) -> Message:
+    # ORS has no role for what a tool has said before.
+    return message if message.role != "tool" else Message("user", message.blocks)
+
+
+def _read_output(output: dict[str, Any], reading: Reading) -> StepResult:
     metadata, reward = output["metadata"], output["reward"]
     cause = Cause(metadata["cause"]) if "cause" in metadata else None
     error = ErrorCode(metadata["error"]) if "error" in metadata else None
@@ -171,9 +222,18 @@ def _read_output(output: dict[str, Any]) -> StepResult:
         )
     if reward is None and error is not ErrorCode.EPISODE_OVER:
         raise ValueError("a step of an episode that goes on has no reward")
+    paid = reward
+    if reading == "last" and reward is not None:
+        paid = metadata["paid"]
+        if reward != metadata["total"]:
+            raise ValueError(
+                f"the reward is {reward!r}, which is not the return so far, {metadata['total']!r}"
+            )
+    elif "paid" in metadata:
+        raise ValueError("a payment is named beside the reward, as for trainers that take the last one")
     return StepResult(
         Observation(read_blocks(output["blocks"]), error),
-        float(metadata.get("paid", reward) or 0.0),
+        float(paid or 0.0),
         float(metadata["total"]),
         cause,
         metadata.get("components") or NO_COMPONENTS,

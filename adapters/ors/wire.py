@@ -26,6 +26,9 @@ SHORTEST_CHANNEL = 16
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+Reading: TypeAlias = Literal["sum", "last"]
+"""How a trainer reads rewards: it adds all of them, or takes the last one that is not null."""
+
 
 def make_channel() -> str:
     """Return a new name for the channel of one session; its spaces keep it apart from every tool."""
@@ -100,18 +103,33 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[Message, ...]:
     """
     if all("message" not in (block.get("detail") or {}) for block in blocks):
         return (Message("user", read_blocks(blocks)),)
-    messages: dict[int, Message] = {}
+    messages: list[Message] = []
     for block in blocks:
         match block:
             case {
-                "detail": {"role": "system" | "user" | "assistant" | "tool" as role, "message": int(number)}
+                "detail": {
+                    "role": "system" | "user" | "assistant" | "tool" as role,
+                    "message": int(number),
+                    **detail,
+                }
             }:
-                before = messages.get(number, Message(role, ()))
-                more = () if block["detail"].get("empty") else (_read_block(block),)
-                messages[number] = Message(role, before.blocks + more)
+                # In the order in which they are shown, and not in another one that they claim.
+                if number == len(messages):
+                    messages.append(Message(role, ()))
+                if number != len(messages) - 1 or role != messages[-1].role:
+                    raise ValueError("a block of this prompt does not belong to the message that it names")
+                messages[-1] = Message(role, messages[-1].blocks + _read_part(block, detail))
             case _:
                 raise ValueError("a block of this prompt belongs to no message")
-    return tuple(messages[number] for number in sorted(messages))
+    return tuple(messages)
+
+
+def _read_part(block: Mapping[str, Any], detail: Mapping[Any, Any]) -> tuple[Block, ...]:
+    if not detail.get("empty"):
+        return (_read_block({**block, "detail": detail}),)
+    if (block.get("type"), block.get("text"), len(detail)) != ("text", "", 1):
+        raise ValueError("a message without content shows something all the same")
+    return ()
 
 
 def keep_space(text: str, size: int) -> str:
@@ -160,15 +178,26 @@ def _write_block(block: Block, detail: dict[str, JSON]) -> dict[str, Any]:
 
 
 def _read_block(block: Any) -> Block:
-    match block:
-        case {"type": "text", "detail": {"exact": str(exact)}}:
-            return Text(base64.b64decode(exact, validate=True).decode("utf-8", "surrogatepass"))
-        case {"type": "text", "text": str(text)}:
+    match {**block, "detail": block.get("detail") or None}:
+        case {"type": "text", "text": str(shown), "detail": {"exact": str(exact), **more}, **rest} if not (
+            more or rest
+        ):
+            text = base64.b64decode(exact, validate=True).decode("utf-8", "surrogatepass")
+            if shown != _SURROGATE.sub("\ufffd", text):
+                raise ValueError("the text that a block shows is not the exact one beside it")
             return Text(text)
-        case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
+        case {"type": "text", "text": str(text), "detail": None, **rest} if not rest:
+            return Text(text)
+        case {
+            "type": "image",
+            "data": str(data),
+            "mimeType": str(media_type),
+            "detail": None,
+            **rest,
+        } if not rest:
             return Image(base64.b64decode(data, validate=True), media_type)
         case _:
-            raise ValueError("a block is a text or an image of ORS")
+            raise ValueError("a block is a text or an image of ORS, and nothing beside")
 
 
 class Request(NamedTuple):
