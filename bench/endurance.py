@@ -24,12 +24,12 @@ from bench.progress import OnProgress, Progress
 from bench.relay import Relay, start_relay
 from bench.scenarios import Operation, Scenario, make_actions
 from bench.session import WorkerSession, connect_session, open_session, serve
-from bench.spelling import find_secret
 from canonical.adapter import SessionError
 from canonical.catalogue import load_environment
 from canonical.content import JSON
 from canonical.environment import Environment
 from canonical.sampling import random_call
+from canonical.spelling import find_secret
 from canonical.task import Task
 from canonical.tool import ToolCall
 from canonical.transcript import Action

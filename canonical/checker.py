@@ -8,6 +8,7 @@ import logging
 import math
 import random
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from canonical.environment import Environment, NoOracleError
 from canonical.episode import Episode, Snapshot, SnapshotError, StartError
 from canonical.reward import OutcomeError, RewardSpec, Rubric, ScoringError, finish
 from canonical.sampling import random_call, sample_call
+from canonical.spelling import Secret
 from canonical.step import Cause, StepResult
 from canonical.task import Task, TaskSet
 from canonical.tool import ToolCall, ToolDefinitionError
@@ -70,11 +72,12 @@ _KEPT = {
 
 
 class Outcome(StrEnum):
-    """Say whether a promise is kept, broken, or does not apply to this environment."""
+    """Say whether a promise is kept or broken, does not apply to this environment, or could not be checked."""
 
     PASSED = "passed"
     FAILED = "failed"
     UNSUPPORTED = "unsupported"
+    UNCHECKED = "unchecked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class CheckResult:
     Attributes:
         promise: The promise.
         outcome: Whether it is kept.
-        sentence: What is promised, what is broken, or why it does not apply.
+        sentence: What is promised, what is broken, or why it does not apply or was not checked.
         example: The smallest example of a broken promise that was found, as lines of transcripts; two of them when the
             promise is that two plays are equal.
     """
@@ -95,7 +98,13 @@ class CheckResult:
     example: tuple[str, ...] = ()
 
 
-_WORDS = {Outcome.PASSED: "kept", Outcome.FAILED: "BROKEN", Outcome.UNSUPPORTED: "does not apply"}
+_WORDS = {
+    Outcome.PASSED: "kept",
+    Outcome.FAILED: "BROKEN",
+    Outcome.UNSUPPORTED: "does not apply",
+    Outcome.UNCHECKED: "not checked",
+}
+_ALWAYS_COUNTED = (Outcome.PASSED, Outcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +129,11 @@ class CheckReport:
 
     def render(self) -> str:
         """Return the report as text, with the smallest example of each broken promise."""
+        numbers = Counter(result.outcome for result in self.results)
         counts = ", ".join(
-            f"{sum(result.outcome is outcome for result in self.results)} {word.lower()}"
+            f"{numbers[outcome]} {word.lower()}"
             for outcome, word in _WORDS.items()
+            if numbers[outcome] or outcome in _ALWAYS_COUNTED
         )
         title = f"{self.environment} (version {self.version}): {counts}; {self.episodes} episodes, seed {self.seed}"
         lines = [title, ""]
@@ -246,13 +257,15 @@ async def _check(environment: Environment[Any], episodes: int, seed: int) -> lis
         fault = inspect(environment)
         results.append(_result(promise, None if fault is None else _Finding(fault.sentence)))
         if fault is not None and fault.is_fatal:
-            reason = f"not checked, because the promise about {promise} is broken"
+            reason = f"the promise about {promise} is broken"
             checked = {result.promise for result in results}
             left = [other for other in Promise if other not in checked]
-            return [*results, *(CheckResult(other, Outcome.UNSUPPORTED, reason) for other in left)]
+            return [*results, *(CheckResult(other, Outcome.UNCHECKED, reason) for other in left)]
     plans, hint = _plan(environment, environment.tasks(), episodes, random.Random(f"check {seed}"))  # noqa: S311
     for promise, examine in _EXAMINATIONS.items():
         result = await _examine_all(environment, promise, examine, plans)
+        if promise is Promise.SECRETS and result.outcome is Outcome.PASSED:
+            result = _searched(plans)
         results.append(hint if hint is not None and promise is hint.promise else result)
     return results
 
@@ -279,7 +292,7 @@ async def _examine_all(
         if finding is not None:
             return _result(promise, await _shrink(environment, examine, plan, finding))
     if not played:
-        return CheckResult(promise, Outcome.UNSUPPORTED, "not checked, because no episode could be started")
+        return CheckResult(promise, Outcome.UNCHECKED, "no episode could be started")
     return _result(promise, None)
 
 
@@ -866,21 +879,25 @@ async def _close(environment: Environment[Any], plan: _Plan) -> _Finding | None:
 
 # --- Secrets
 
-_SHORTEST = 4
+_TOO_SHORT = "shorter than four characters or digits, it would be found by chance"
+_SHOWN_BY_TASK = "the public half of the task shows it"
+_SAID_BY_AGENT = "the actions that were tried name it"
+_NAMED = 5
 
 
 async def _secrets(environment: Environment[Any], plan: _Plan) -> _Finding | None:
     actions = plan.actions[:_LONGEST]
-    public = json.dumps([plan.task.id, dict(plan.task.inputs)], ensure_ascii=False, default=str).casefold()
-    written = "\n".join(_action_text(action) for action in actions).casefold()
-    values = [v for v in _values(dict(plan.task.secret)) if v not in public and v not in written]
-    if not values:
+    secrets, _ = _sought(plan)
+    if not secrets:
         return None
     async with _opened(environment, plan.task, plan.seed) as session:
         shown = await _shown(session, actions)
         example = (session.transcript,)
     suspects = {
-        (value, part): text.count(value) for value in values for part, text in shown.items() if value in text
+        (key, part): count
+        for key, secret in secrets.items()
+        for part, text in shown.items()
+        if (count := secret.count(text))
     }
     if not suspects:
         return None
@@ -888,28 +905,81 @@ async def _secrets(environment: Environment[Any], plan: _Plan) -> _Finding | Non
     for task in plan.controls:
         try:
             async with _opened(environment, task, plan.seed) as control:
-                controls.append((set(_values(dict(task.secret))), await _shown(control, actions)))
+                hidden = {str(value).casefold() for _, value in _leaves(dict(task.secret))}
+                controls.append((hidden, await _shown(control, actions)))
         except StartError:
             continue
-    for (value, part), count in suspects.items():
+    for (key, part), count in suspects.items():
+        secret = secrets[key]
         # Words that other tasks show as often are no secret; a task that ended before says nothing about this part.
-        other_tasks = [text for secrets, text in controls if value not in secrets]
-        usual = [text[part].count(value) for text in other_tasks if part in text]
+        other_tasks = [text for hidden, text in controls if str(secret.value).casefold() not in hidden]
+        usual = [secret.count(text[part]) for text in other_tasks if part in text]
         if all(count > other for other in usual) and bool(usual) == bool(other_tasks):
-            return _Finding(f"the secret {value!r:.60} of task {plan.task.id!r} is shown in {part}", example)
+            sentence = f"the secret {secret.value!r:.60} of task {plan.task.id!r} is shown in {part}"
+            return _Finding(sentence, example)
     return None
 
 
-def _values(secret: Any) -> Iterator[str]:
-    """Yield the texts and numbers in a secret that are long enough not to appear by chance, in lower case."""
+def _sought(plan: _Plan) -> tuple[dict[tuple[str, str], Secret], dict[str, str]]:
+    """Return the secrets of a task that can be searched, by key and text, and why others cannot, by key."""
+    public = json.dumps([plan.task.id, dict(plan.task.inputs)], ensure_ascii=False, default=str)
+    written = "\n".join(_action_text(action) for action in plan.actions[:_LONGEST])
+    secrets: dict[tuple[str, str], Secret] = {}
+    spared: dict[str, str] = {}
+    for key, value in _leaves(dict(plan.task.secret)):
+        if (key, str(value)) in secrets:
+            continue
+        secret = (
+            Secret(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+        )
+        if secret is None or not secret.is_telling:
+            spared[key] = _TOO_SHORT
+        elif secret.count(public):
+            spared[key] = _SHOWN_BY_TASK
+        elif secret.count(written):
+            spared[key] = _SAID_BY_AGENT
+        else:
+            secrets[key, str(value)] = secret
+    return secrets, spared
+
+
+def _searched(plans: Iterable[_Plan]) -> CheckResult:
+    """Return the result where nothing was found, with what was not searched, and why."""
+    seen: set[str] = set()
+    spared: dict[str, str] = {}
+    for plan in plans:
+        secrets, others = _sought(plan)
+        seen.update(key for key, _ in secrets)
+        spared.update(others)
+    reasons: dict[str, list[str]] = {}
+    for key, reason in spared.items():
+        if key not in seen:
+            reasons.setdefault(reason, []).append(key)
+    told = "; ".join(f"{_names_of(keys)} not searched: {reason}" for reason, keys in reasons.items())
+    if seen:
+        return CheckResult(
+            Promise.SECRETS, Outcome.PASSED, _KEPT[Promise.SECRETS] + (f" ({told})" if told else "")
+        )
+    if not spared:
+        return CheckResult(Promise.SECRETS, Outcome.UNSUPPORTED, "no task has a secret")
+    return CheckResult(Promise.SECRETS, Outcome.UNCHECKED, told)
+
+
+def _names_of(keys: list[str]) -> str:
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    return ", ".join(repr(key) for key in keys[:_NAMED]) + more
+
+
+def _leaves(secret: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what stands in a secret, with the keys that lead there."""
     if isinstance(secret, dict):
-        for value in secret.values():
-            yield from _values(value)
+        for name, value in secret.items():
+            yield from _leaves(value, f"{key}.{name}" if key else str(name))
     elif isinstance(secret, list | tuple):
         for value in secret:
-            yield from _values(value)
-    elif isinstance(secret, str | int) and len(str(secret)) >= _SHORTEST and not isinstance(secret, bool):
-        yield str(secret).casefold()
+            yield from _leaves(value, key)
+    else:
+        yield key, secret
 
 
 def _action_text(action: Action) -> str:
@@ -935,7 +1005,7 @@ async def _shown(session: _Session, actions: Iterable[Action]) -> dict[str, str]
         text = [result.observation.text, *result.components, _pictures((result.observation,))]
         shown[f"observation {number}"] = "\n".join(text)
     shown["the log"] = "\n".join(session.log)
-    return {part: text.casefold() for part, text in shown.items()}
+    return shown
 
 
 def _pictures(parts: Iterable[Any]) -> str:

@@ -81,7 +81,11 @@ def test_an_honest_environment_breaks_nothing(environment: Environment[Any]) -> 
     assert report.broken == (), report.render()
     assert report.passed
     assert [result.promise for result in report.results] == list(Promise)
-    assert {r.promise for r in report.results if r.outcome is Outcome.UNSUPPORTED} <= {Promise.ORACLE}
+    assert {r.promise for r in report.results if r.outcome is Outcome.UNSUPPORTED} <= {
+        Promise.ORACLE,
+        Promise.SECRETS,
+    }
+    assert {r.promise for r in report.results if r.outcome is Outcome.UNCHECKED} <= {Promise.SECRETS}
 
 
 @pytest.mark.parametrize("liar", LIARS, ids=lambda liar: liar.__name__)
@@ -166,9 +170,7 @@ class TestSentences:
     def test_the_report_reads_as_text(self) -> None:
         text = check(liars.TripsOverANumber(), episodes=12).render()
         rows = text.splitlines()
-        assert rows[0] == (
-            "trips_over_a_number (version 1): 15 kept, 1 broken, 0 does not apply; 12 episodes, seed 0"
-        )
+        assert rows[0] == ("trips_over_a_number (version 1): 15 kept, 1 broken; 12 episodes, seed 0")
         assert "kept            determinism  the same task, seed and actions give the same transcript" in rows
         place = next(index for index, row in enumerate(rows) if row.startswith("BROKEN          exceptions"))
         assert rows[place + 1].startswith("    example: task train/")
@@ -213,8 +215,11 @@ class TestWhatCannotBeChecked:
         later = list(Promise)[list(Promise).index(promise) + 1 :]
         for result in report.results:
             if result.promise in later:
-                assert result.outcome is Outcome.UNSUPPORTED
-                assert result.sentence == f"not checked, because the promise about {promise} is broken"
+                assert result.outcome is Outcome.UNCHECKED
+                assert result.sentence == f"the promise about {promise} is broken"
+        not_checked = f"{len(later)} not checked"
+        assert not_checked in report.render().splitlines()[0]
+        assert "does not apply" not in report.render()
         assert [result.promise for result in report.results] == list(Promise)
 
     def test_a_tool_that_cannot_be_offered_is_named(self) -> None:
@@ -237,7 +242,7 @@ class TestWhatCannotBeChecked:
 
         report = check(Dead())
         assert [result.promise for result in report.broken] == [Promise.START]
-        assert result_of(report, Promise.CLOSE).outcome is Outcome.UNSUPPORTED
+        assert result_of(report, Promise.CLOSE).outcome is Outcome.UNCHECKED
         assert "no episode could be started" in result_of(report, Promise.CLOSE).sentence
 
 
@@ -268,10 +273,47 @@ class TestSecrets:
         assert self.secret_of({"word": "guess"}, "Guess the word.").outcome is Outcome.PASSED
 
     def test_words_that_the_public_half_holds_are_no_secret(self) -> None:
-        assert self.secret_of({"word": "Paris"}, "Paris?", count=1).outcome is Outcome.PASSED
+        result = self.secret_of({"word": "Paris"}, "Paris?", count=1)
+        assert result.outcome is Outcome.UNCHECKED
+        assert "'word' not searched: the public half of the task shows it" in result.sentence
 
-    def test_words_of_three_letters_are_found_everywhere(self) -> None:
-        assert self.secret_of({"word": "the"}, "Guess the word.", count=1).outcome is Outcome.PASSED
+    def test_words_of_three_letters_are_found_everywhere_so_that_nobody_can_say_whether_they_are_told(
+        self,
+    ) -> None:
+        result = self.secret_of({"word": "the"}, "Guess the word.", count=1)
+        assert result.outcome is Outcome.UNCHECKED
+        assert "'goal', 'word' not searched: shorter than four characters or digits" in result.sentence
+
+    def test_what_was_not_searched_is_named_beside_what_was(self) -> None:
+        result = self.secret_of({"word": "zebra", "deep": [{"flag": True}]}, "Guess.", count=1)
+        assert result.outcome is Outcome.PASSED
+        assert result.sentence.startswith("no secret of a task is shown before the end (")
+        assert "'goal', 'deep.flag' not searched" in result.sentence
+
+    def test_an_environment_without_secrets_cannot_tell_any(self) -> None:
+        class Open(Counter):
+            name = "open"
+
+            def tasks(self) -> TaskSet:
+                return TaskSet([Task(id="train/0", inputs={"largest": 9})])
+
+            def start(self, task: Task, rng: random.Random) -> Any:
+                return super().start(Task(id="train/0", inputs={"largest": 9}, secret={"goal": 3}), rng)
+
+            def oracle(self, task: Task) -> Any:
+                return Environment.oracle(self, task)
+
+        result = result_of(check(Open(), episodes=3), Promise.SECRETS)
+        assert result == CheckResult(Promise.SECRETS, Outcome.UNSUPPORTED, "no task has a secret")
+
+    @pytest.mark.parametrize("told", ["103,556", "103.556", "103\u202f556", "0x19484", "MTAzNTU2"])
+    def test_a_number_is_found_in_another_spelling(self, told: str) -> None:
+        result = self.secret_of({"n": 103556}, f"The answer may be {told}.", count=1)
+        assert result.outcome is Outcome.FAILED
+        assert "the secret 103556 of task 'train/0' is shown in the prompt" in result.sentence
+
+    def test_a_number_with_a_fraction_is_searched(self) -> None:
+        assert self.secret_of({"n": 2718.25}, "About 2,718.25.", count=1).outcome is Outcome.FAILED
 
     @pytest.mark.parametrize(
         "secret", [{"n": 12345}, {"list": ["x", {"deep": "12345"}]}, {"pair": [[12345]]}]
