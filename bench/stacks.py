@@ -230,8 +230,15 @@ def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: 
     if uv is None:
         raise StackError("uv is not installed; install the extra 'harness' of this project, or uv itself")
     STACKS.mkdir(exist_ok=True)
-    with (STACKS / f"{stack.release.label}.lock").open("w") as lock:
+    # Opened without emptying it: whoever builds has written down who that is.
+    with _lock_file(stack).open("a+", encoding="ascii") as lock:
+        other = builder_of(stack)
+        if other is not None:
+            on_progress(f"waiting for {other}, which is building {stack.label}")
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         if stack.is_ready() and stack.works():
             return
         on_progress(f"creating the environment of {stack.label} (Python {stack.release.python})")
@@ -251,6 +258,24 @@ def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: 
         (stack.folder / _STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
 
+def builder_of(stack: Stack) -> str | None:
+    """Return who is building a stack at this moment, as `process 123`, or None when nobody is."""
+    try:
+        with _lock_file(stack).open(encoding="ascii") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                number = lock.read().strip()
+                return f"process {number}" if number.isdecimal() else "another process"
+    except OSError:
+        pass
+    return None
+
+
+def _lock_file(stack: Stack) -> Path:
+    return STACKS / f"{stack.release.label}.lock"
+
+
 def require_stack(stack: Stack) -> None:
     """Make sure that a stack is ready.
 
@@ -258,6 +283,12 @@ def require_stack(stack: Stack) -> None:
         StackError: It is not; the text names the command that builds it.
     """
     if not (stack.is_ready() and stack.works()):
+        builder = builder_of(stack)
+        if builder is not None:
+            raise StackError(
+                f"the stack {stack.label} is being built by {builder}; try again when that is done, or wait for it with: "
+                f"{stack.build_command()}"
+            )
         state = "is out of date or damaged" if stack.python.exists() else "is not built"
         raise StackError(f"the stack {stack.label} {state}; build it with: {stack.build_command()}")
 

@@ -25,6 +25,7 @@ from bench.stacks import (
     Stack,
     all_stacks,
     build_stack,
+    builder_of,
     find_python,
     find_uv,
 )
@@ -58,6 +59,8 @@ def doctor(*, quiet: bool, as_json: bool) -> None:
         python = find_python(stack.release.python)
         if stack.is_ready() and stack.works():
             state, fix = "ready", ""
+        elif (builder := builder_of(stack)) is not None:
+            state, fix = "being built", f"wait for {builder}"
         elif python is None:
             state = f"no Python {stack.release.python}"
             fix = f"uv python install {stack.release.python}"

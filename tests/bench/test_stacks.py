@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from bench.stacks import (
     StackError,
     adapter_names,
     all_stacks,
+    builder_of,
     find_python,
     find_stack,
     releases_of,
@@ -133,3 +135,30 @@ def test_a_stack_whose_interpreter_does_not_run_is_not_ready(
         assert not stack.works()
         with pytest.raises(StackError, match=r"damaged; build it with"):
             require_stack(stack)
+
+
+def test_a_stack_that_somebody_is_building_is_not_called_damaged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    stack = find_stack("gem")
+    stack.python.parent.mkdir(parents=True)
+    stack.python.write_text("half", encoding="utf-8")
+    lock = tmp_path / f"{stack.release.label}.lock"
+    assert builder_of(stack) is None
+    building = (
+        "import fcntl, os, sys; file = open(sys.argv[1], 'a+'); fcntl.flock(file, fcntl.LOCK_EX);"
+        "file.write(str(os.getpid())); file.flush(); print('begun', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", building, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        assert builder_of(stack) == f"process {process.pid}"
+        with pytest.raises(StackError, match=f"is being built by process {process.pid}; try again"):
+            require_stack(stack)
+        process.communicate()
+    assert builder_of(stack) is None
+    with pytest.raises(StackError, match="is out of date or damaged; build it with"):
+        require_stack(stack)
