@@ -1,9 +1,13 @@
-"""A seventh framework takes one folder: in a copy of the project, nothing but that folder is added, and everything works."""
+"""A seventh framework takes one folder: in a copy of the project, nothing but that folder is added, and everything works.
+
+A second one beside it, of two small files, puts the framework under the suite of what every adapter promises.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +19,7 @@ import pytest
 from canonical.adapter import Feature
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "tests" / "seventh" / "gymnasium"
+SEVENTH = ROOT / "tests" / "seventh"
 
 
 def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +45,7 @@ def git(copy: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a copy of the project, as a repository of its own, to which the folder was added."""
+    """Return a copy of the project, as a repository of its own, to which the folders were added."""
     target = tmp_path_factory.mktemp("seventh") / "project"
     for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
         if name and (ROOT / name).is_file():
@@ -51,13 +55,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     git(target, "add", "--all")
     git(target, "commit", "--quiet", "--message", "everything but the seventh framework")
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(FOLDER, target / "adapters" / "gymnasium", ignore=ignored)
+    shutil.copytree(SEVENTH / "gymnasium", target / "adapters" / "gymnasium", ignore=ignored)
+    shutil.copytree(SEVENTH / "stacks", target / "tests" / "stacks" / "gymnasium", ignore=ignored)
     python(target, "-m", "rosetta", "stack", "build", "gymnasium", "--quiet")
     yield target
     # Whatever was done until here, by these tests or by what they started, nothing else was touched.
     changed = git(target, "status", "--porcelain", "--untracked-files=all").splitlines()
     assert changed
-    assert [line for line in changed if not line.startswith("?? adapters/gymnasium/")] == []
+    ours = ("?? adapters/gymnasium/", "?? tests/stacks/gymnasium/")
+    assert [line for line in changed if not line.startswith(ours)] == []
 
 
 def test_the_doctor_knows_it(copy: Path) -> None:
@@ -66,11 +72,12 @@ def test_the_doctor_knows_it(copy: Path) -> None:
     assert (row["stack"], row["state"]) == ("gymnasium-1.4.0", "ready")
 
 
-def test_nox_has_its_sessions_and_runs_its_stack(copy: Path) -> None:
+def test_nox_has_its_sessions_and_holds_it_to_what_every_adapter_promises(copy: Path) -> None:
     listed = python(copy, "-m", "nox", "--list")
     for name in ("bench-gymnasium", "conformance-gymnasium", "stack-gymnasium-1.4.0"):
         assert f"\n- {name} " in listed
-    python(copy, "-m", "nox", "--session", "stack-gymnasium-1.4.0")
+    told = python(copy, "-m", "nox", "--session", "stack-gymnasium-1.4.0")
+    assert re.search(r"\d\d passed", told)
 
 
 def test_it_conforms_and_every_declared_feature_is_proven(copy: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -69,8 +70,12 @@ class GymnasiumAdapter:
         host: str = "127.0.0.1",  # noqa: ARG002 - the port asks for it
         port: int = 0,  # noqa: ARG002
     ) -> AsyncIterator[Endpoint]:
-        """Yield an endpoint without an address."""
-        yield Endpoint(None, lambda: len(compiled.live))
+        """Yield an endpoint without an address; leaving the context frees every episode."""
+        try:
+            yield Endpoint(None, lambda: len(compiled.live))
+        finally:
+            for left in list(compiled.live):
+                await asyncio.to_thread(left.close)
 
     @asynccontextmanager
     async def connect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
@@ -27,6 +28,9 @@ class GymnasiumSession:
     """
 
     def __init__(self, env: gymnasium.Env[str, str]) -> None:
+        # One thread, because a call that is given up goes on there, and is over before the next one begins.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gymnasium")
+        self._is_closed = False
         self._env = gymnasium.wrappers.RecordEpisodeStatistics(env)
         self._info: dict[str, Any] = {}
         self._return: float | None = None
@@ -69,11 +73,17 @@ class GymnasiumSession:
         return self._return
 
     async def close(self) -> None:
-        """Free the episode."""
-        await self._call(self._env.close)
+        """Free the episode, after a call that is still under way."""
+        if not self._is_closed:
+            self._is_closed = True
+            closing = self._thread.submit(self._env.close)
+            self._thread.shutdown(wait=False)
+            await asyncio.wrap_future(closing)
 
     async def _call(self, function: Any, *arguments: Any, **keywords: Any) -> Any:
+        if self._is_closed:
+            raise SessionError("this session cannot be used any more: it is closed; connect a new one")
         try:
-            return await asyncio.to_thread(function, *arguments, **keywords)
+            return await asyncio.wrap_future(self._thread.submit(function, *arguments, **keywords))
         except _FAILURES as error:
             raise SessionError(str(error)) from error

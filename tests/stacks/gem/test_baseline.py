@@ -1,76 +1,20 @@
-"""The hand-written Wordle plays the game of the compiled one, so that their latencies can be compared."""
+"""The hand-written Wordle is an environment in the style of GEM's own games."""
 
 from __future__ import annotations
 
 import asyncio
-from random import Random
 
 import gem
 import pytest
 
-from adapters.gem.adapter import ADAPTER
-from bench.baselines.gem.baseline import ADAPTER as BASELINE
-from bench.workloads import Workload, apply_workload
-from canonical.adapter import Endpoint, SessionError
-from canonical.catalogue import load_environment
+from canonical.adapter import SessionError
 from canonical.content import ErrorCode
-from canonical.environments.wordle.environment import read_words
 from canonical.tool import ToolCall
 
-NOWHERE = Endpoint(None, lambda: 0)
 
-
-@pytest.fixture(scope="module")
-def baseline():
-    return BASELINE.compile(load_environment("wordle"))
-
-
-async def play(adapter, compiled, task, words):
-    async with adapter.connect(compiled, NOWHERE) as session:
-        await session.open(task, 0)
-        seen = []
-        for word in words:
-            result = await session.step(ToolCall("guess", {"word": word}))
-            seen.append((result.observation.text, result.observation.error, result.reward, result.ending))
-            if result.cause is not None:
-                break
-    return seen
-
-
-def test_both_give_the_same_texts_rewards_and_ends(wordle, baseline):
-    tasks = wordle.environment.tasks()
-
+def test_the_baseline_reads_boxes_and_nothing_else(by_hand):
     async def main():
-        for number in range(20):
-            rng = Random(number)
-            task = tasks.split(rng.choice(tasks.splits))[number]
-            words = [rng.choice(read_words("allowed")) for _ in range(7)]
-            words.insert(rng.randrange(6), rng.choice(["qqqqq", "toolong"]))
-            if number % 2:
-                words.insert(rng.randrange(6), str(task.secret["answer"]))
-            ours = await play(ADAPTER, wordle, task.id, words)
-            assert ours == await play(BASELINE, baseline, task.id, words)
-            assert ours[-1][3] is not None
-
-    asyncio.run(main())
-    assert not baseline.playing
-
-
-def test_both_count_wrong_words_as_turns_and_score_what_was_reached(wordle, baseline):
-    words = ["crane", *["qqqqq"] * 12]
-
-    async def main():
-        return [await play(*side, "train/0003", words) for side in ((ADAPTER, wordle), (BASELINE, baseline))]
-
-    ours, theirs = asyncio.run(main())
-    assert ours == theirs
-    assert len(ours) == 12
-    assert ours[11][2] > 0
-
-
-def test_the_baseline_reads_boxes_and_nothing_else(baseline):
-    async def main():
-        async with BASELINE.connect(baseline, NOWHERE) as session:
+        async with by_hand.connect() as session:
             with pytest.raises(SessionError, match="call reset first"):
                 await session.step("\\boxed{crane}")
             await session.open("train/0000", 0)
@@ -83,15 +27,20 @@ def test_the_baseline_reads_boxes_and_nothing_else(baseline):
     assert boxed.text.startswith("C R A N E\n")
 
 
-def test_the_baseline_is_one_environment_and_says_so(environment):
-    with pytest.raises(ValueError, match="hand-written wordle; there is no"):
-        BASELINE.compile(environment)
-    paced = apply_workload(load_environment("wordle"), Workload(turns=1, tool_ns=1000))
-    with pytest.raises(ValueError, match="no set time"):
-        BASELINE.compile(paced)
+def test_both_have_the_same_code_for_a_wrong_word(standing_wordle, by_hand):
+    async def main(stand):
+        async with stand.connect() as session:
+            await session.open("train/0000", 0)
+            words = ("qqqqq", "toolong", "crane")
+            return [
+                (await session.step(ToolCall("guess", {"word": word}))).observation.error for word in words
+            ]
+
+    ours = asyncio.run(main(standing_wordle))
+    assert ours == asyncio.run(main(by_hand)) == [ErrorCode.TOOL_ERROR, ErrorCode.TOOL_ERROR, None]
 
 
-def test_the_baseline_is_an_environment_of_gem():
+def test_the_baseline_is_an_environment_of_gem(by_hand):
     env = gem.make("hand:Wordle-v0", seed=3)
     first = env.reset(seed=7)[0]
     assert "\\boxed{word}" in first
@@ -101,3 +50,5 @@ def test_the_baseline_is_an_environment_of_gem():
     vector = gem.make_vec(["hand:Wordle-v0"] * 2)
     vector.reset(seed=1)
     assert vector.step(["\\boxed{crane}"] * 2)[1].tolist() == [0.0, 0.0]
+    for played in (env, other, *vector.envs):
+        played.close()

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import gc
 import random
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,6 @@ from canonical.environment import Environment
 from canonical.reward import Criterion
 from canonical.task import Task, TaskSet
 from canonical.tool import ToolCall, tool
-
-
-def test_gem_is_the_installed_framework_and_not_a_folder_of_this_project():
-    place = Path(find_spec("gem").origin)
-    assert "site-packages" in place.parts
-    assert Path(gem.__file__) == place
 
 
 def test_it_is_an_environment_of_gem(env, compiled, environment):

@@ -81,14 +81,14 @@ def free_port():
 
 
 @pytest.fixture(scope="module")
-def agent(wordle, standing_lab):
+def agent(standing_wordle, standing_lab):
     """The agents of the generated configurations, all told of each other as NeMo Gym tells them."""
     model_at = {"entrypoint": "app.py", "host": HOST, "port": free_port()}
     config = {
         "head_server": {"host": HOST, "port": 1},
         "policy_model": {"responses_api_models": {"script": model_at}},
     }
-    for server in (wordle, standing_lab):
+    for server in (standing_wordle, standing_lab):
         made = make_config(server.environment)
         place = made[server_name(server.environment)]["resources_servers"]
         next(iter(place.values())).update(host=HOST, port=int(server.url.rpartition(":")[2]))
@@ -144,37 +144,39 @@ def reference(environment, task, script, seed=0):
     return episode, results
 
 
-def test_a_solved_game_pays_what_the_episode_pays(agent, wordle):
-    answer = wordle.environment.tasks().get("train/0003").secret["answer"]
+def test_a_solved_game_pays_what_the_episode_pays(agent, standing_wordle):
+    answer = standing_wordle.environment.tasks().get("train/0003").secret["answer"]
     script = [("guess", {"word": "crane"}), ("guess", {"word": "zzzzz"}), ("guess", {"word": answer})]
-    _, response = agent.run(wordle.environment, "train/0003", script)
+    _, response = agent.run(standing_wordle.environment, "train/0003", script)
     verdict = response.json()
-    episode, results = reference(wordle.environment, "train/0003", script)
+    episode, results = reference(standing_wordle.environment, "train/0003", script)
     assert outputs(verdict) == [result.observation.text for result in results]
     assert verdict["reward"] == episode.total == 1.0
     assert (verdict["cause"], verdict["turns"]) == ("solved", 3)
-    assert wordle.becomes(0)
+    assert standing_wordle.becomes(0)
 
 
-def test_the_model_is_asked_what_the_environment_says(agent, wordle):
+def test_the_model_is_asked_what_the_environment_says(agent, standing_wordle):
     agent.model.asked.clear()
-    row, _ = agent.run(wordle.environment, "train/0000", [])
+    row, _ = agent.run(standing_wordle.environment, "train/0000", [])
     asked = agent.model.asked[0]
-    assert asked["input"][0]["content"] == Episode.open(wordle.environment, "train/0000").prompt[0].text
-    tool = wordle.environment.tools[0].spec
+    assert (
+        asked["input"][0]["content"] == Episode.open(standing_wordle.environment, "train/0000").prompt[0].text
+    )
+    tool = standing_wordle.environment.tools[0].spec
     assert asked["tools"][0]["parameters"] == dict(tool.parameters)
     assert row["verify_key"] not in json.dumps(agent.model.asked)
 
 
-def test_an_unfinished_game_is_cancelled_and_scored(agent, wordle):
+def test_an_unfinished_game_is_cancelled_and_scored(agent, standing_wordle):
     script = [("guess", {"word": "crane"})]
-    _, response = agent.run(wordle.environment, "train/0004", script)
-    episode, _ = reference(wordle.environment, "train/0004", script)
+    _, response = agent.run(standing_wordle.environment, "train/0004", script)
+    episode, _ = reference(standing_wordle.environment, "train/0004", script)
     assert asyncio.run(episode.truncate(Cause.CANCELLED)).total == response.json()["reward"]
     assert response.json()["cause"] == "cancelled"
 
 
-def test_a_model_that_calls_control_routes_gains_nothing(agent, wordle):
+def test_a_model_that_calls_control_routes_gains_nothing(agent, standing_wordle):
     forged = {
         "responses_create_params": {"input": "x"},
         "response": {
@@ -190,9 +192,9 @@ def test_a_model_that_calls_control_routes_gains_nothing(agent, wordle):
         ("aggregate_metrics", {"verify_responses": []}),
         ("guess", {"word": "crane"}),
     ]
-    _, response = agent.run(wordle.environment, "train/0005", script)
+    _, response = agent.run(standing_wordle.environment, "train/0005", script)
     verdict = response.json()
-    episode, results = reference(wordle.environment, "train/0005", script)
+    episode, results = reference(standing_wordle.environment, "train/0005", script)
     assert outputs(verdict) == [result.observation.text for result in results]
     asyncio.run(episode.truncate(Cause.CANCELLED))
     assert (verdict["reward"], verdict["task"], verdict["turns"]) == (episode.total, "train/0005", 5)
@@ -209,7 +211,7 @@ def test_failing_tools_do_not_lose_the_episode(agent, standing_lab):
     assert verdict["cause"] == "submitted"
 
 
-def test_a_row_of_a_task_that_is_not_there_fails_instead_of_paying_nothing(agent, wordle):
-    _, response = agent.run(wordle.environment, "train/0000", [], task="train/none")
+def test_a_row_of_a_task_that_is_not_there_fails_instead_of_paying_nothing(agent, standing_wordle):
+    _, response = agent.run(standing_wordle.environment, "train/0000", [], task="train/none")
     assert response.status_code == 500
     assert "reward" not in response.json()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +14,12 @@ import yaml
 from nemo_gym.base_resources_server import BaseRunRequest
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 
-from adapters.nemo_gym.adapter import ADAPTER
 from adapters.nemo_gym.project import make_config, make_row, write_project
 from adapters.nemo_gym.wire import read_content, read_tool
 from bench.conformance import TOUCHSTONE
-from canonical.adapter import Endpoint
 from canonical.catalogue import load_environment
 from canonical.content import Message
 from canonical.episode import Episode
-from canonical.tool import ToolCall
 
 BIN = Path(sys.executable).parent
 CONFIG = "resources_servers/rosetta_wordle/configs/rosetta_wordle.yaml"
@@ -101,44 +97,3 @@ def test_the_framework_accepts_the_example_rows(project):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     metrics = project / "resources_servers" / "rosetta_wordle" / "data" / "example_metrics.json"
     assert json.loads(metrics.read_text())["Number of examples"] == 5
-
-
-def test_uvicorn_serves_an_environment_by_its_name():
-    async def play(url):
-        async with ADAPTER.connect(None, Endpoint(url, lambda: 0)) as session:
-            opened = await session.open("train/0000", 0)
-            assert [tool.name for tool in opened.tools] == ["guess"]
-            return await session.step(ToolCall("guess", {"word": "crane"}))
-
-    command = [
-        sys.executable, "-P", "-m", "uvicorn", "--factory", "adapters.nemo_gym.compiler:app_from_environment",
-        "--port", "0",
-    ]  # fmt: skip
-    with subprocess.Popen(
-        command, env=environ(ROSETTA_ENVIRONMENT="wordle"), stderr=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            for line in server.stderr:
-                if found := re.search(r"running on (http://\S+)", line):
-                    break
-            assert found
-            assert asyncio.run(play(found[1])).observation.text.startswith("C R A N E")
-        finally:
-            server.terminate()
-            server.wait(30)
-
-
-@pytest.mark.parametrize("value", [None, "no_such_environment"])
-def test_a_missing_environment_is_said_in_one_line(value):
-    named = {} if value is None else {"ROSETTA_ENVIRONMENT": value}
-    script = "from adapters.nemo_gym.compiler import app_from_environment as made; made()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script],
-        env=environ(**named),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "ROSETTA_ENVIRONMENT" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -207,7 +207,7 @@ def test_no_answer_and_no_page_holds_the_answer(lab, canary, caplog, capfd):
     def note(answer):
         seen.append(answer.text + str(answer.headers))
 
-    note(client.post("/seed_session", {"task": "train/broken"}))
+    note(client.post("/seed_session", {"task": "odd/broken"}))
     note(client.post("/seed_session", {"task": "test/0"}))
     for accept in ("*/*", RESULT_TYPE):
         for name in (

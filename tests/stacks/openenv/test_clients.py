@@ -17,13 +17,13 @@ def guess(word):
     return {"type": "call_tool", "tool_name": "guess", "arguments": {"word": word}}
 
 
-def test_the_generic_client_plays_an_episode(wordle):
+def test_the_generic_client_plays_an_episode(standing_wordle):
     async def main():
-        async with GenericEnvClient(base_url=wordle.url) as env:
+        async with GenericEnvClient(base_url=standing_wordle.url) as env:
             start = await env.reset(task="train/0000", seed=1)
             assert start.observation["prompt"][0]["role"] == "user"
             assert (start.reward, start.done) == (None, False)
-            answer = wordle.environment.tasks().get("train/0000").secret["answer"]
+            answer = standing_wordle.environment.tasks().get("train/0000").secret["answer"]
             result = await env.step(guess(answer))
             return result, await env.state()
 
@@ -34,17 +34,17 @@ def test_the_generic_client_plays_an_episode(wordle):
     assert state["step_count"] == 1
 
 
-def test_the_synchronous_client_plays_an_episode(wordle):
-    with GenericEnvClient(base_url=wordle.url).sync() as env:
+def test_the_synchronous_client_plays_an_episode(standing_wordle):
+    with GenericEnvClient(base_url=standing_wordle.url).sync() as env:
         env.reset(split="test", index=3)
         result = env.step(guess("crane"))
         assert "Guesses left: 5" in result.observation["result"]
         assert env.state()["task"] == "test/0003"
 
 
-def test_the_tool_client_lists_and_calls_tools(wordle):
+def test_the_tool_client_lists_and_calls_tools(standing_wordle):
     async def main():
-        async with MCPToolClient(base_url=wordle.url) as env:
+        async with MCPToolClient(base_url=standing_wordle.url) as env:
             start = await env.reset(task="train/0001", seed=1)
             tools = await env.list_tools()
             stepped = await env.step(CallToolAction(tool_name="guess", arguments={"word": "crane"}))
@@ -54,7 +54,7 @@ def test_the_tool_client_lists_and_calls_tools(wordle):
     start, tools, stepped, called, state = asyncio.run(main())
     if KEEPS_FIELDS:
         assert "hidden five-letter English word" in start.observation.prompt[0]["content"]
-    specs = [tool.spec for tool in wordle.environment.tools]
+    specs = [tool.spec for tool in standing_wordle.environment.tools]
     assert [(t.name, t.description, t.input_schema) for t in tools] == [
         (spec.name, spec.description, dict(spec.parameters)) for spec in specs
     ]
@@ -66,12 +66,12 @@ def test_the_tool_client_lists_and_calls_tools(wordle):
     assert text.startswith("S L O T H")
     assert "Guesses left: 4" in text
     assert state.step_count == 2
-    assert wordle.becomes(0)
+    assert standing_wordle.becomes(0)
 
 
-def test_the_tool_client_sees_errors_in_the_frameworks_own_field(wordle):
+def test_the_tool_client_sees_errors_in_the_frameworks_own_field(standing_wordle):
     async def main():
-        async with MCPToolClient(base_url=wordle.url) as env:
+        async with MCPToolClient(base_url=standing_wordle.url) as env:
             await env.reset(task="train/0001", seed=1)
             unknown = await env.step(CallToolAction(tool_name="none", arguments={}))
             invalid = await env.step(CallToolAction(tool_name="guess", arguments={"letters": 5}))
@@ -91,9 +91,9 @@ def test_the_tool_client_sees_errors_in_the_frameworks_own_field(wordle):
     "new_session" not in dict(inspect.getmembers(GenericEnvClient)),
     reason="this release opens one session per client",
 )
-def test_a_further_session_of_a_client_has_an_episode_of_its_own(wordle):
+def test_a_further_session_of_a_client_has_an_episode_of_its_own(standing_wordle):
     async def main():
-        async with GenericEnvClient(base_url=wordle.url) as first:
+        async with GenericEnvClient(base_url=standing_wordle.url) as first:
             second = await first.new_session()
             await first.reset(task="train/0000")
             await second.reset(task="train/0001")
@@ -103,4 +103,4 @@ def test_a_further_session_of_a_client_has_an_episode_of_its_own(wordle):
     first, second = asyncio.run(main())
     assert (first["task"], first["step_count"]) == ("train/0000", 1)
     assert (second["task"], second["step_count"]) == ("train/0001", 0)
-    assert wordle.becomes(0)
+    assert standing_wordle.becomes(0)

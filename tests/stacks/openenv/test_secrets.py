@@ -20,7 +20,7 @@ def test_no_frame_and_no_page_holds_the_answer(lab, canary, caplog, capfd):
             ask({"type": "step", "data": {"type": "call_tool", "tool_name": name, "arguments": arguments}})
 
         ask({"type": "state"})
-        ask({"type": "reset", "data": {"task": "train/broken"}})
+        ask({"type": "reset", "data": {"task": "odd/broken"}})
         ask({"type": "reset", "data": {"task": "test/0"}})
         ask({"type": "step", "data": {"type": "list_tools"}})
         for name in ("draw", "refuse", "crash", "leave", "none", "state", "__class__"):
@@ -45,7 +45,7 @@ def test_no_frame_and_no_page_holds_the_answer(lab, canary, caplog, capfd):
         frames += [http.get(path).text for path in pages]
         for path, body in (
             ("/reset", {"task": "test/0"}),
-            ("/reset", {"task": "train/broken"}),
+            ("/reset", {"task": "odd/broken"}),
             (f"/{name}/tasks", {"split": "test"}),
             (f"/{name}/task", {"split": "test", "index": 0}),
         ):

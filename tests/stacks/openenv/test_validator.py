@@ -18,9 +18,9 @@ def knows_addresses():
 
 
 @pytest.mark.skipif(not knows_addresses(), reason="this release validates folders only")
-def test_openenv_validate_accepts_a_running_server(wordle):
+def test_openenv_validate_accepts_a_running_server(standing_wordle):
     done = subprocess.run(
-        [OPENENV, "validate", "--url", wordle.url, "--json", "--timeout", "60"],
+        [OPENENV, "validate", "--url", standing_wordle.url, "--json", "--timeout", "60"],
         capture_output=True,
         text=True,
         timeout=180,

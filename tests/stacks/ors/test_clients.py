@@ -24,12 +24,12 @@ def test_the_framework_is_the_real_one_and_not_a_folder_of_this_project():
     assert Environment.__module__.partition(".")[0] in {"openreward", "ors"}
 
 
-def test_splits_and_tasks_are_listed_by_public_rows(wordle, official):
-    with official(wordle) as env:
+def test_splits_and_tasks_are_listed_by_public_rows(standing_wordle, official):
+    with official(standing_wordle) as env:
         names = [getattr(split, "name", split) for split in env.list_splits()]
         assert names == ["train", "validation", "test"]
         tasks = env.list_tasks("test")
-        assert env.num_tasks("test") == len(tasks) == len(wordle.environment.tasks().split("test"))
+        assert env.num_tasks("test") == len(tasks) == len(standing_wordle.environment.tasks().split("test"))
         assert dict(env.get_task("test", 3).task_spec) == {"id": "test/0003", "index": 3, "inputs": {}}
         assert [task.task_spec["id"] for task in env.get_task_range("test", 2, 4)] == [
             "test/0002",
@@ -38,10 +38,10 @@ def test_splits_and_tasks_are_listed_by_public_rows(wordle, official):
         assert [task.task_spec["index"] for task in tasks] == list(range(len(tasks)))
 
 
-def test_a_listed_task_is_played_to_its_end(wordle, official):
-    with official(wordle) as env:
+def test_a_listed_task_is_played_to_its_end(standing_wordle, official):
+    with official(standing_wordle) as env:
         task = env.list_tasks("train")[5]
-        answer = wordle.environment.tasks().get(task.task_spec["id"]).secret["answer"]
+        answer = standing_wordle.environment.tasks().get(task.task_spec["id"]).secret["answer"]
         with env.session(task) as session:
             assert "hidden five-letter English word" in session.get_prompt()[0].text
             first = session.call_tool("guess", {"word": "crane"})
@@ -50,12 +50,12 @@ def test_a_listed_task_is_played_to_its_end(wordle, official):
     assert first.blocks[0].text.startswith("C R A N E")
     assert (last.reward, last.finished) == (1.0, True)
     assert last.metadata["cause"] == "solved"
-    assert wordle.becomes(0)
+    assert standing_wordle.becomes(0)
 
 
-def test_split_and_index_choose_the_same_task(wordle, official):
-    answer = wordle.environment.tasks().get("validation/0002").secret["answer"]
-    with official(wordle) as env, env.session(split="validation", index=2) as session:
+def test_split_and_index_choose_the_same_task(standing_wordle, official):
+    answer = standing_wordle.environment.tasks().get("validation/0002").secret["answer"]
+    with official(standing_wordle) as env, env.session(split="validation", index=2) as session:
         assert session.call_tool("guess", {"word": answer}).reward == 1.0
 
 
@@ -139,11 +139,14 @@ def test_a_trainer_that_keeps_the_last_reward_reads_the_return_of_dense_rewards_
 
 @pytest.mark.parametrize("reading", ["sum", "last"])
 def test_an_environment_that_pays_at_the_end_reads_the_same_for_every_trainer(
-    wordle, official, serve_standing, reading
+    standing_wordle, official, serve_standing, reading
 ):
-    answer = wordle.environment.tasks().get("train/0000").secret["answer"]
+    answer = standing_wordle.environment.tasks().get("train/0000").secret["answer"]
     words = ["crane", "qqqqq", answer, "sloth", "zz", answer]
-    with serve_standing(wordle.environment, OrsAdapter(reading=reading)) as server, official(server) as env:
+    with (
+        serve_standing(standing_wordle.environment, OrsAdapter(reading=reading)) as server,
+        official(server) as env,
+    ):
         rewards = rewards_of(env, [("guess", {"word": word}) for word in words])
         given_up = rewards_of(env, [("guess", {"word": "crane"})])
     assert rewards == [0.0, 0.0, 1.0, None, None, None]
@@ -169,21 +172,21 @@ def test_the_session_reads_every_payment_in_both_readings(standing_lab, serve_st
 
 
 @pytest.mark.skipif(not HAS_OPENREWARD, reason="a defect of openreward's client alone")
-def test_the_address_is_given_where_it_is_not_changed_and_without_a_slash(wordle):
+def test_the_address_is_given_where_it_is_not_changed_and_without_a_slash(standing_wordle):
     """A base_url of the client itself gets other hosts; with a slash the keepalive fails and the session dies later."""
     from openreward import AsyncOpenReward
 
-    broken = AsyncOpenReward(api_key="none", base_url=wordle.url)
+    broken = AsyncOpenReward(api_key="none", base_url=standing_wordle.url)
     assert "sessions.127.0.0.1" in broken.session_base_url
 
     async def main():
-        async with OrsAdapter().connect(None, Endpoint(wordle.url + "/", lambda: 0)) as session:
+        async with OrsAdapter().connect(None, Endpoint(standing_wordle.url + "/", lambda: 0)) as session:
             await session.open("train/0000", 0)
             # The keepalive goes to this address with `/ping` behind it.
             return session._session.base_url
 
-    assert asyncio.run(main()) == wordle.url
-    assert wordle.becomes(0)
+    assert asyncio.run(main()) == standing_wordle.url
+    assert standing_wordle.becomes(0)
 
 
 @pytest.mark.skipif(Message is None, reason="this release has prompts without roles only")

@@ -35,7 +35,7 @@ def test_no_answer_of_the_server_holds_the_secret(lab, raw, canary, caplog, capf
     ]
     for method, path, body in asked:
         client.ask(method, path, body)
-    for spec in ({}, {"id": 3}, {"id": "train/none"}, {"id": "train/0", "seed": "x"}, {"id": "train/broken"}):
+    for spec in ({}, {"id": 3}, {"id": "train/none"}, {"id": "train/0", "seed": "x"}, {"id": "odd/broken"}):
         bad = raw(lab)
         bad.create(**spec)
         for path in ("prompt", "task_tools"):

@@ -33,21 +33,21 @@ def test_each_task_of_a_split_is_a_row(wordle):
     assert not [task for task in tasks if f'"{task.secret["answer"]}"' in text]
 
 
-def test_rows_show_the_prompt_of_the_very_episode(compiled, canary, lab):
+def test_rows_show_the_prompt_of_the_very_episode(compiled, canary, environment):
     with pytest.raises(UnknownTaskError):
         next(compiled.rows("none"))
     rows = list(compiled.rows("test"))
     assert rows == [
         {
-            "data_source": lab.name,
+            "data_source": environment.name,
             "prompt": [{"role": "user", "content": "Level 9."}],
-            "env_class": lab.name,
+            "env_class": environment.name,
             "reward_spec": {"method": "rule"},
             "extra_info": {"task": "test/0", "split": "test", "index": 0, "seed": 0},
         }
     ]
     assert canary not in json.dumps(rows)
-    assert len(lab.closed) == 1
+    assert len(environment.closed) == 1
     assert not compiled.live
 
 

@@ -1,7 +1,4 @@
-"""A scripted model behind an OpenAI-compatible endpoint, and what the tests of both targets share.
-
-These tests need Verifiers, so they run inside its stacks only.
-"""
+"""A scripted model behind an OpenAI-compatible endpoint, and in which manner Verifiers keeps what every adapter promises."""
 
 from __future__ import annotations
 
@@ -15,27 +12,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapters.verifiers.adapter import ADAPTERS, VerifiersAdapter
+from adapters.verifiers.adapter import ADAPTERS
 from canonical.catalogue import load_environment
 from canonical.environment import Environment
 from canonical.tool import ToolCall
 from canonical.transcript import Action
+from tests.stacks.suite.framework import Manner
 
 ROOT = Path(__file__).resolve().parents[3]
 TOUCHSTONE = str(ROOT / "bench" / "touchstone")
 BROKEN = str(Path(__file__).parent / "broken" / "environment.py")
 KEY = "VERIFIERS_TEST_KEY"
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    # The framework's own warnings are its to mend; ours stay errors.
-    for line in (
-        "ignore::DeprecationWarning",
-        "ignore::PendingDeprecationWarning",
-        "ignore::pydantic.warnings.PydanticDeprecatedSince20",
-        "ignore:::verifiers.*",
-    ):
-        config.addinivalue_line("filterwarnings", line)
 
 
 class Endpoint:
@@ -126,9 +113,16 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return scripted
 
 
-@pytest.fixture(params=list(ADAPTERS))
-def adapter(request: pytest.FixtureRequest) -> VerifiersAdapter:
-    return ADAPTERS[request.param]
+@pytest.fixture(scope="module")
+def manner() -> Manner:
+    return Manner(
+        closed="open an episode",
+        inline=tuple(ADAPTERS),
+        writes_json=True,
+        replaces_lone=True,
+        rewords=True,
+        is_lean=False,
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,5 @@
+"""What every adapter promises, under NeMo Gym."""
+
+from __future__ import annotations
+
+from tests.stacks.suite import *  # noqa: F403 - the whole suite
