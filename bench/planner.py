@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 
 from bench.ceiling import Slo
 from bench.machine import RESERVED_DESCRIPTORS, Machine
-from bench.records import Cell, Cost, End, Run
+from bench.records import Ceiling, Cell, Cost, End, Run
 from bench.workloads import NANOSECONDS
 
 HEADROOM = 1.25
@@ -173,7 +173,7 @@ class CostModel(_Part):
     def ceiling(self, episode: EpisodeModel, limit_s: float | None = None) -> int | None:
         """Predict how many sessions one server holds until a step takes longer than its limit.
 
-        A closed system with one station: beyond its knee a step takes N x service - think (Denning and Buzen, "The
+        A closed system with one station: beyond its knee a step takes N x service - think, where the service has what an idle server leaves of the core (Denning and Buzen, "The
         Operational Analysis of Queueing Network Models", ACM Computing Surveys 10(3), 1978).
 
         Args:
@@ -186,7 +186,56 @@ class CostModel(_Part):
         allowed = Slo().step_limit_ns(round(episode.tool_s * NANOSECONDS)) / NANOSECONDS
         if self.step_s == 0:
             return None
-        return math.floor(((allowed if limit_s is None else limit_s) + episode.think_s) / self.step_s)
+        room = max(0.0, 1 - self.second_s) * ((allowed if limit_s is None else limit_s) + episode.think_s)
+        # Rounded first, so that an exact quotient is not one less for a rounding error.
+        return math.floor(round(room / self.step_s, 6))
+
+
+class CeilingCheck(_Part):
+    """Hold a ceiling that was predicted beside the bracket that a search has found."""
+
+    predicted: int | None
+    """Nothing when the model knows no limit."""
+    lower: int
+    upper: int | None
+    tool_s: float
+    think_s: float
+    stopped_by: str
+
+    @property
+    def error(self) -> float | None:
+        """How far the prediction lies outside the bracket, relative to its nearer end; 0 inside; nothing where one is open."""
+        if self.predicted is None or self.lower == 0:
+            return None
+        if self.predicted < self.lower:
+            return self.predicted / self.lower - 1
+        if self.upper is None:
+            return None
+        return 0.0 if self.predicted <= self.upper else self.predicted / self.upper - 1
+
+
+def check_ceilings(cost: CostModel, run: Run) -> list[CeilingCheck]:
+    """Return what a cost model says of each ceiling that a run has searched by its written criterion."""
+    found = []
+    for ceiling in run.of(Ceiling):
+        if ceiling.criterion == "slo" and ceiling.subject == "compiled":
+            workload: dict[str, Any] = ceiling.workload
+            episode = EpisodeModel(
+                turns=workload["turns"],
+                think_s=workload.get("think_ns", 0) / NANOSECONDS,
+                tool_s=workload.get("tool_ns", 0) / NANOSECONDS,
+            )
+            found.append(
+                CeilingCheck(
+                    predicted=cost.ceiling(episode),
+                    lower=ceiling.lower,
+                    upper=ceiling.upper,
+                    tool_s=episode.tool_s,
+                    think_s=episode.think_s,
+                    stopped_by=ceiling.stopped_by,
+                )
+            )
+    return found
 
 
 def observations(run: Run) -> list[Observation]:
@@ -570,7 +619,7 @@ def _rates(
         allowed = Slo().step_limit_ns(round(episode.tool_s * NANOSECONDS)) / NANOSECONDS
         sheet.add(
             "sessions at which steps of a replica become too slow",
-            f"({allowed:g} s + {episode.think_s:g} s) / {_ms(cost.step_s)}",
+            f"(1 - {cost.second_s:.4f}) x ({allowed:g} s + {episode.think_s:g} s) / {_ms(cost.step_s)}",
             ceiling,
             "sessions",
         )

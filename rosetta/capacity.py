@@ -116,6 +116,12 @@ class Loads(click.ParamType):  # type: ignore[type-arg]  # generic in newer rele
 @click.option(
     "--loads", default=_LOADS, show_default=True, type=Loads(), help="With --check, the numbers of sessions."
 )
+@click.option(
+    "--ceiling",
+    "searched",
+    type=click.Path(exists=True, path_type=Path),
+    help="Run folder of a bench: compare the ceiling that it found with the one that the costs predict.",
+)
 @out_folder_option("With --check, the folder for records and report; a new one under runs/ when left out.")
 @click.option("--build", is_flag=True, help="With --check, build the stack first when it is not ready.")
 @output_options
@@ -135,6 +141,7 @@ def plan(
     utilisation: float,
     check: bool,
     loads: tuple[int, ...],
+    searched: Path | None,
     out: Path | None,
     build: bool,
     quiet: bool,
@@ -150,20 +157,24 @@ def plan(
         raise click.UsageError(
             f"{stack.facts.title} runs environments in process, so there are no replicas to plan"
         )
-    if sessions is None and not check:
+    if sessions is None and searched is None and not check:
         raise click.UsageError("say how many --sessions are to be held, or --check the planner")
     if check:
         if costs is not None:
             raise click.UsageError("--check measures the costs anew; leave --costs out")
         make_ready([stack], console, build=build)
         costs = _check(stack, environment, loads, out, console)
-    if sessions is None:
+    if sessions is None and searched is None:
         return
     folder = costs or _newest(stack, load_environment(environment).name)
     if folder is None:
         raise click.ClickException(
             f"no costs of {stack.label} have been measured yet: rosetta plan --check --as {framework}"
         )
+    if searched is not None:
+        _compare_ceilings(folder, searched, console)
+    if sessions is None:
+        return
     _plan(
         folder,
         (framework, environment),
@@ -210,6 +221,28 @@ def _check(
         {"summary": list(rendered.summary), "report": str(page), "records": str(folder)},
     )
     return folder
+
+
+def _compare_ceilings(folder: Path, searched: Path, console: Console) -> None:
+    from bench.planner import NotEnough, check_ceilings, cost_of  # noqa: PLC0415 - as in `_check`
+    from bench.records import read_run  # noqa: PLC0415
+
+    try:
+        found = check_ceilings(cost_of(read_run(folder)), read_run(searched))
+    except NotEnough as error:
+        raise click.ClickException(f"{error} (costs from {folder})") from error
+    if not found:
+        raise click.ClickException(f"{searched} has searched no ceiling by the written criterion")
+    lines = []
+    for one in found:
+        off = "no error can be told" if one.error is None else f"error {one.error:+.1%}"
+        upper = "none seen" if one.upper is None else f"{one.upper:,}"
+        predicted = "without limit" if one.predicted is None else f"{one.predicted:,}"
+        lines.append(
+            f"ceiling with a tool of {one.tool_s:g} s and {one.think_s:g} s of thinking: predicted {predicted}, found "
+            f"{one.lower:,} passed and {upper} failed ({one.stopped_by}): {off}"
+        )
+    console.result("\n".join(lines), [{**one.model_dump(mode="json"), "error": one.error} for one in found])
 
 
 def _plan(

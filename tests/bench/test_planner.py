@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.planner import (
+    CeilingCheck,
     CostModel,
     EpisodeModel,
     Impossible,
@@ -71,8 +72,8 @@ def test_a_plan_is_the_arithmetic_that_it_prints():
     assert values["tools that work at once on a replica"] == 1_000
     assert values["steps per second, all replicas"] == 1_000
     assert values["opening all sessions takes at least"] == pytest.approx(20)
-    # 1.5 x 1 s + 0.1 s may pass, and 19 s are thought: 20.6 s of work of 0.125 ms each.
-    assert values["sessions at which steps of a replica become too slow"] == 164_800
+    # 1.5 x 1 s + 0.1 s may pass, and 19 s are thought: 20.6 s, of which an idle server takes a tenth, for 0.125 ms each.
+    assert values["sessions at which steps of a replica become too slow"] == 148_320
     assert plan.settings == {
         "max_sessions": 25_000,
         "nofile": 25_210,
@@ -161,6 +162,25 @@ def test_a_pool_of_threads_is_not_taken_for_threads_of_sessions():
 def test_cells_that_cannot_tell_the_parts_apart_are_refused(shapes):
     with pytest.raises(NotEnough, match="two numbers of turns and two numbers of sessions"):
         fit([observed(*shape) for shape in shapes], source="synthetic")
+
+
+@pytest.mark.parametrize(
+    ("predicted", "upper", "error"),
+    [
+        (90, 120, -0.1),
+        (100, 120, 0.0),
+        (120, 120, 0.0),
+        (150, 120, 0.25),
+        (90, None, -0.1),
+        (150, None, None),
+        (None, 120, None),
+    ],
+)
+def test_a_predicted_ceiling_is_wrong_by_how_far_it_lies_outside_the_bracket(predicted, upper, error):
+    check = CeilingCheck(
+        predicted=predicted, lower=100, upper=upper, tool_s=1, think_s=0, stopped_by="step_p99"
+    )
+    assert check.error == (None if error is None else pytest.approx(error))
 
 
 def test_what_cannot_be_planned_is_said():
