@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.records import Burst, CrossCheck, Probe
+from bench.records import Burst, CrossCheck, Live, Probe
 from bench.samples import Phase
 from bench.stats import littles_law
 from reports import charts, notation
@@ -50,6 +50,8 @@ def ceiling(measurements: Measurements) -> Section:
     """Report the ceilings, the ladder that led to them, and every verdict."""
     if measurements.in_process and not measurements.ceilings and not measurements.verdicts:
         text = f"There is no server that could hold sessions: {measurements.in_process}."
+        if measurements.run.of(Live):
+            text += " How many episodes the process itself can hold is below, under live episodes."
         return Section("ceiling", "Concurrency ceiling", (paragraph(Strong("Not searched. "), text),))
     blocks: list[Block] = [*_results(measurements)]
     for number, ladder in enumerate(measurements.ladders):

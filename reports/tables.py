@@ -14,7 +14,7 @@ import io
 import math
 from typing import TYPE_CHECKING
 
-from bench.records import Cost, Ratio
+from bench.records import Cost, Live, Ratio, Rollouts
 from bench.samples import PHASES
 from bench.stats import TooSmall, quantile_name
 from reports.ceilings import held_verdicts
@@ -35,8 +35,8 @@ _CONDITION = ("subject", "engine", "workload", "server")
 
 
 def tables(measurements: Measurements) -> dict[str, bytes]:
-    """Return file name to content."""
-    return {
+    """Return file name to content; those of what only some frameworks have are there when it was measured."""
+    found = {
         "phases.csv": _wide(measurements.single),
         "ladder.csv": _ladder(measurements),
         "verdicts.csv": _verdicts(measurements),
@@ -44,6 +44,16 @@ def tables(measurements: Measurements) -> dict[str, bytes]:
         "comparisons.csv": _comparisons(measurements),
         "quantiles.csv": _quantiles(measurements),
     }
+    for name, kind in (("live.csv", Live), ("rollouts.csv", Rollouts)):
+        records = measurements.run.of(kind)
+        if records:
+            found[name] = _records(records)
+    return found
+
+
+def _records(records: Sequence[Live | Rollouts]) -> bytes:
+    columns = [name for name in type(records[0]).model_fields if name != "kind"]
+    return _write(columns, ([getattr(record, name) for name in columns] for record in records))
 
 
 def _write(columns: Sequence[str], rows: Iterable[Sequence[Field]]) -> bytes:
