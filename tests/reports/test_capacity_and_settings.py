@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,15 @@ def test_live_episodes_are_reported_by_executor_and_wrong_answers_are_shown(tmp_
         first_wrong="rollout 1 differs", wall_ns=8e9, cpu_ns=7e9, bytes_per_rollout=3.1e8, processes=2.0,
     )  # fmt: skip
     run = write(tmp_path, alive(1), alive(10, wrong=3), alive(100_000, executor="pool"), rollouts)
-    text = render_run(run).files[MARKDOWN].decode()
+    files = render_run(run).files
+    text = files[MARKDOWN].decode()
+    rows = list(csv.DictReader(io.StringIO(files["tables/live.csv"].decode())))
+    assert [(row["executor"], row["sessions"], row["wrong"]) for row in rows] == [
+        ("plain loop", "1", "0"), ("plain loop", "10", "3"), ("pool", "100000", "0"),
+    ]  # fmt: skip
+    assert [row["path"] for row in csv.DictReader(io.StringIO(files["tables/rollouts.csv"].decode()))] == [
+        "default"
+    ]
     assert "## Live episodes in one process" in text
     assert "`step` of one after the other" in text
     for shown in (
