@@ -44,10 +44,10 @@ def tables(measurements: Measurements) -> dict[str, bytes]:
         "comparisons.csv": _comparisons(measurements),
         "quantiles.csv": _quantiles(measurements),
     }
-    for name, kind in (("live.csv", Live), ("rollouts.csv", Rollouts)):
-        records = measurements.run.of(kind)
-        if records:
-            found[name] = _records(records)
+    if live := measurements.run.of(Live):
+        found["live.csv"] = _records(live)
+    if rollouts := measurements.run.of(Rollouts):
+        found["rollouts.csv"] = _records(rollouts)
     return found
 
 
