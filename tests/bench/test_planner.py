@@ -19,6 +19,8 @@ from bench.planner import (
     fit,
     plan_capacity,
 )
+from bench.records import Prediction, RunWriter, UnknownCell
+from tests.reports.conftest import header
 
 COST = CostModel(
     source="synthetic",
@@ -181,6 +183,12 @@ def test_a_predicted_ceiling_is_wrong_by_how_far_it_lies_outside_the_bracket(pre
         predicted=predicted, lower=100, upper=upper, tool_s=1, think_s=0, stopped_by="step_p99"
     )
     assert check.error == (None if error is None else pytest.approx(error))
+
+
+def test_a_prediction_of_a_cell_that_never_began_is_refused(tmp_path):
+    prediction = Prediction(cell="held-1", sessions=1, quantity="memory", unit="bytes", predicted=1, measured=1)
+    with RunWriter(tmp_path / "run", header()) as writer, pytest.raises(UnknownCell, match="held-1 did not begin"):
+        writer.write(prediction)
 
 
 def test_what_cannot_be_planned_is_said():
