@@ -186,8 +186,13 @@ def test_a_predicted_ceiling_is_wrong_by_how_far_it_lies_outside_the_bracket(pre
 
 
 def test_a_prediction_of_a_cell_that_never_began_is_refused(tmp_path):
-    prediction = Prediction(cell="held-1", sessions=1, quantity="memory", unit="bytes", predicted=1, measured=1)
-    with RunWriter(tmp_path / "run", header()) as writer, pytest.raises(UnknownCell, match="held-1 did not begin"):
+    prediction = Prediction(
+        cell="held-1", sessions=1, quantity="memory", unit="bytes", predicted=1, measured=1
+    )
+    with (
+        RunWriter(tmp_path / "run", header()) as writer,
+        pytest.raises(UnknownCell, match="held-1 did not begin"),
+    ):
         writer.write(prediction)
 
 
