@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.ceiling import cause
 from bench.samples import Phase, Status
 from bench.stats import littles_law
 from reports import notation
@@ -11,7 +12,7 @@ from reports.ceilings import criterion_entry, criterion_names
 from reports.document import Block, Column, Entry, Section, Strong, Table, paragraph
 from reports.latency import phase_table
 from reports.measurements import Measurements, Point, equal
-from reports.wording import describe_condition, estimate_sentence
+from reports.wording import STOPPED_BY, describe_condition, estimate_sentence
 
 
 def arrivals(measurements: Measurements) -> Section | None:
@@ -44,7 +45,8 @@ def arrival_sentence(point: Point) -> str:
     """Say in words what sessions waited for a step, by both clocks."""
     response = estimate_sentence("response p99", point.estimate(Phase.STEP, 0.99, response=True))
     service = estimate_sentence("service p99", point.estimate(Phase.STEP, 0.99))
-    outcome = "passed" if all(verdict.passed for verdict in point.verdicts) else "failed"
+    reason = next((cause(verdict) for verdict in point.verdicts if not verdict.passed), None)
+    outcome = f"failed: {STOPPED_BY[reason]}" if reason else "passed"
     return f"{point.condition.workload_fields['arrival']}, {notation.plural(point.sessions, 'session')}: step {response}, {service}; {outcome}"
 
 

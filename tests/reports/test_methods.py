@@ -101,7 +101,7 @@ def test_open_arrivals_are_no_rung_of_a_ladder_and_lead_the_summary(opened: Run)
     (line,) = [line for line in summarise(opened) if line.startswith("Open arrivals")]
     assert "response p99 3.00 s" in line
     assert "service p99 1.00 s" in line
-    assert line.endswith("; failed")
+    assert line.endswith("; failed: p99 of step above its limit")
     assert len(summarise(opened)) == 10
 
 
