@@ -339,9 +339,14 @@ def bench(
 
 
 def _has_passed(folder: Path) -> bool:
-    from bench.records import Conformance, read_run  # noqa: PLC0415 - as in `bench`
+    from bench.records import Conformance, Live, Rollouts, read_run  # noqa: PLC0415 - as in `bench`
 
-    return all(record.status == "passed" for record in read_run(folder).of(Conformance))
+    run = read_run(folder)
+    return (
+        all(record.status == "passed" for record in run.of(Conformance))
+        and all(record.wrong == 0 for record in run.of(Live))
+        and all(record.succeeded == record.rollouts for record in run.of(Rollouts))
+    )
 
 
 def _adapted(
