@@ -11,6 +11,7 @@ from canonical.adapter import SessionError
 from canonical.tool import ToolCall
 from tests.stacks.suite.lab import Lab
 from tests.stacks.suite.leaks import CYCLES, Used, needs_proc
+from tests.stacks.suite.secrets import state_after
 
 
 def test_a_server_that_is_gone_is_noticed_though_the_client_would_try_for_ever(lab):
@@ -55,14 +56,7 @@ def test_two_thousand_sessions_of_which_nothing_tells_the_server_are_freed_when_
 
 
 def test_what_a_client_can_read_is_the_seed_the_last_result_and_its_cookie(lab):
-    async def main():
-        async with lab.connect() as session:
-            await session.open("test/0", 5)
-            await session.step(ToolCall("pay", {"amount": 2.0}))
-            await session.step(ToolCall("finish"))
-            return await session.public_state()
-
-    shown = asyncio.run(main())
+    shown = state_after(lab, ToolCall("pay", {"amount": 2.0}), ToolCall("finish"))
     assert shown["seeded"]["task"] == "test/0"
     assert list(shown["cookies"][0]) == ["session_id"]
     assert shown["result"]["total"] == 4.0

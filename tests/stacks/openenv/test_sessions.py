@@ -12,6 +12,7 @@ from websockets.sync.client import connect as connect_raw
 from adapters.openenv.adapter import OpenEnvAdapter
 from canonical.adapter import SessionError
 from canonical.tool import ToolCall
+from tests.stacks.suite.secrets import state_after
 
 
 @pytest.mark.parametrize("way", ["close frame", "closing handshake", "vanished", "broken frame"])
@@ -47,15 +48,9 @@ def test_a_server_without_room_refuses_at_connect(environment, serve_standing):
 
 
 def test_the_state_shows_the_episode(lab):
-    async def main():
-        async with lab.connect() as session:
-            await session.open("test/0", 5)
-            await session.step(ToolCall("pay", {"amount": 2.0}))
-            await session.step(ToolCall("finish"))
-            await session.step(ToolCall("finish"))
-            return await session.public_state()
-
-    state = asyncio.run(main())["state"]
+    state = state_after(lab, ToolCall("pay", {"amount": 2.0}), ToolCall("finish"), ToolCall("finish"))[
+        "state"
+    ]
     assert state.pop("episode_id")
     assert state == {
         "step_count": 3, "task": "test/0", "seed": 5, "turn": 2, "total": 4.0, "ending": "terminated", "cause": "submitted",

@@ -9,6 +9,7 @@ import pytest
 from canonical.adapter import SessionError
 from canonical.content import ErrorCode
 from canonical.tool import ToolCall
+from tests.stacks.suite.secrets import state_after
 
 
 def test_no_name_that_a_model_can_write_is_the_channel_of_texts(lab):
@@ -56,15 +57,6 @@ def test_a_server_that_stops_frees_the_episodes_of_clients_that_are_gone_without
 
 
 def test_the_last_answer_is_what_a_client_can_read(lab):
-    async def main():
-        async with lab.connect() as session:
-            await session.open("test/0", 5)
-            seen = []
-            for action in (ToolCall("pay", {"amount": 2.0}), ToolCall("finish")):
-                await session.step(action)
-                seen.append((await session.public_state())["metadata"])
-            return seen
-
-    first, last = asyncio.run(main())
-    assert first == {"total": 2.0, "components": {"count": 2.0}}
-    assert last["cause"] == "submitted"
+    pay = ToolCall("pay", {"amount": 2.0})
+    assert state_after(lab, pay)["metadata"] == {"total": 2.0, "components": {"count": 2.0}}
+    assert state_after(lab, pay, ToolCall("finish"))["metadata"]["cause"] == "submitted"

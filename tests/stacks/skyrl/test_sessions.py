@@ -10,6 +10,7 @@ from adapters.skyrl.adapter import ADAPTER
 from canonical.adapter import Endpoint, SessionError
 from canonical.step import StepResult
 from canonical.tool import ToolCall
+from tests.stacks.suite.secrets import state_after
 
 
 def test_a_call_that_json_cannot_carry_is_an_error_in_words(standing_lab):
@@ -51,14 +52,7 @@ def test_closing_during_a_step_does_not_wait_for_it_and_its_answer_still_comes(l
 
 
 def test_the_state_shows_the_episode(lab):
-    async def main():
-        async with lab.connect() as session:
-            await session.open("test/0", 5)
-            await session.step(ToolCall("pay", {"amount": 2.0}))
-            await session.step(ToolCall("finish"))
-            return await session.public_state()
-
-    shown = asyncio.run(main())
+    shown = state_after(lab, ToolCall("pay", {"amount": 2.0}), ToolCall("finish"))
     assert shown["init"]["task"] == "test/0"
     assert shown["step"]["metadata"]["cause"] == "submitted"
     assert shown["metrics"]["return"] == 4.0

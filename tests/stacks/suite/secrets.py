@@ -9,6 +9,19 @@ from tests.stacks.suite.lab import CANARY
 from tests.stacks.suite.transcripts import ACTIONS, AFTER_THE_END
 
 
+def state_after(stand, *actions):
+    """Return what a client can read of an episode of task `test/0` and seed 5 after some actions."""
+
+    async def main():
+        async with stand.connect() as session:
+            await session.open("test/0", 5)
+            for action in actions:
+                await session.step(action)
+            return await session.public_state()
+
+    return asyncio.run(main())
+
+
 class TestSecrets:
     """A task's secret is in nothing that a client can read of an episode, nor in what is logged or printed."""
 
