@@ -340,4 +340,5 @@ def _read(kind: Any, path: Path) -> Any:
         raise CertificateError(f"{path}: {error}") from error
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-        raise CertificateError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+        place = ": ".join(filter(None, [str(path), ".".join(map(str, detail["loc"])), detail["msg"]]))
+        raise CertificateError(place) from error

@@ -175,6 +175,11 @@ class Worker:
             if code is not None and code < 0
             else f"ended with exit code {code}"
         )
+        if code == -signal.SIGKILL:
+            how += (
+                ", which it could not have sent itself: probably the machine ran out of memory (the kernel's log says so, "
+                "see dmesg; hold fewer sessions), or somebody killed it"
+            )
         return f"{self.label} {how}{self._tail()}"
 
     def _tail(self) -> str:

@@ -593,6 +593,12 @@ class Run:
         """Whether the run did not come to its end. A report must say so."""
         return self.footer is None or self.footer.interrupted
 
+    @property
+    def torn_line(self) -> int | None:
+        """The number of the line of the records that was left out because it is unfinished, or None."""
+        # A header stands before the records, and each of them on a line of its own.
+        return len(self.records) + 2 if self.truncated else None
+
     def of(self, kind: type[Part]) -> tuple[Part, ...]:
         """Select the records of one kind, such as `run.of(Verdict)`."""
         return tuple(record for record in self.records if isinstance(record, kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 _HIGHEST_PORT = 65_535
@@ -34,7 +35,10 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         if listener is not None:
             listener.close()
         reason = (error.strerror or str(error)).lower()
-        hint = "; choose another port, or 0 for a free one" if port else ""
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            hint = f"; {host} is no address of this machine, which another port does not change: choose 127.0.0.1, or 0.0.0.0 for all"
+        else:
+            hint = "; choose another port, or 0 for a free one" if port else ""
         raise OSError(error.errno, f"cannot serve on {host}, port {port}: {reason}{hint}") from error
     return listener
 

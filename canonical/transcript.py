@@ -110,7 +110,7 @@ class Transcript:
             raise TranscriptError("not JSON: nested too deeply to be read") from None
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
-            place = ".".join(map(str, detail["loc"]))
+            place = ".".join(map(str, detail["loc"])) or "a tool"
             raise TranscriptError(f"not a transcript: {place}: {detail['msg']}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TranscriptError(f"not a transcript: {error}") from error

@@ -371,9 +371,14 @@ def _size_table(measurements: Measurements) -> list[Block]:
     ]
 
 
-def load(measurements: Measurements) -> Section:
-    """Report throughput, the cross-check by Little's law, and whether the load generator kept up."""
+def load(measurements: Measurements) -> Section | None:
+    """Report throughput, the cross-check by Little's law, and whether the load generator kept up.
+
+    Where there is no server to put under load, and nothing was, there is nothing to report.
+    """
     rows, sentences = _load_rows(measurements.ladders, measurements)
+    if not rows and measurements.in_process:
+        return None
     if not rows:
         return Section(
             "load",

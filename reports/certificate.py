@@ -14,6 +14,14 @@ _HOW = (
     "The digest is of the transcripts that the framework showed. Seconds say how long the replay took here, with eight "
     "episodes at a time; they measure nothing."
 )
+_HASHES = (
+    "Hashes are SHA-256. *Specification* is of what a player can notice: name, version, turns, reward, tools, and the number and "
+    "the hash of the tasks, as JSON with sorted keys, without spaces, in ASCII. *Tasks* is of all tasks with their secrets. "
+    "*Definition* is of the Python files that define the environment: of each, in the order of their names, the name, a zero byte, "
+    "and the bytes of the file; a comment changes it. *Transcripts* is of the digests of the golden episodes, one after the other. "
+    'The first three are shown again by `python -c "from canonical.catalogue import *; from bench.certificate import *; '
+    "e = load_environment('{name}'); print(specify(e, definition_sha256=definition_sha256(e)).model_dump_json(indent=1))\"`."
+)
 
 
 def render_certificate(certificate: Certificate) -> str:
@@ -120,7 +128,7 @@ def _facts(certificate: Certificate) -> list[str]:
     commit = "outside a working tree" if certificate.commit is None else f"`{certificate.commit[:12]}`"
     if certificate.dirty:
         commit += " with uncommitted changes"
-    return _table(
+    table = _table(
         ("", ""),
         [
             ("Specification", f"`{about.sha256}`"),
@@ -133,6 +141,7 @@ def _facts(certificate: Certificate) -> list[str]:
             ("Certified", f"{certificate.started}, by version {certificate.project}, commit {commit}"),
         ],
     )
+    return [*table, "", _HASHES.format(name=about.name)]
 
 
 def _frameworks(certificate: Certificate) -> list[str]:

@@ -232,9 +232,11 @@ def _marks(point: Point, phase: Phase) -> tuple[tuple[str, float, float, float],
     )
 
 
-def over_sessions(measurements: Measurements) -> Section:
-    """Report every phase over the number of sessions held."""
+def over_sessions(measurements: Measurements) -> Section | None:
+    """Report every phase over the number of sessions held; nothing where there is no server that could hold any."""
     anchor, title = "sessions", "Latency over the number of sessions"
+    if not measurements.ladders and measurements.in_process:
+        return None
     if not measurements.ladders:
         return Section(
             anchor,

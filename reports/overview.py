@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.machine import FOREIGN_CPU_LIMIT
-from bench.records import Burst, Note
+from bench.records import RECORDS_FILE, Burst, Note
 from bench.samples import Phase
 from bench.stats import TooSmall, quantile_name
 from reports import notation
@@ -101,8 +101,12 @@ def _partial(measurements: Measurements) -> Banner | None:
         1 for cell in measurements.cells if measurements.status(cell.id) in {None, "interrupted"}
     )
     kept = len(measurements.cells) - unfinished
-    cells = f"{kept:,} of {notation.plural(len(measurements.cells), 'cell')} that began came to an end"
-    cut = " The last line of the records was cut off and is left out." if run.truncated else ""
+    begun = notation.plural(len(measurements.cells), "cell")
+    if unfinished:
+        cells = f"{kept:,} of {begun} that began came to an end"
+    else:
+        cells = f"Everything that began ({begun}) came to an end"
+    cut = f" Line {run.torn_line} of {RECORDS_FILE} was cut off and is left out." if run.torn_line else ""
     return Banner(
         "warning",
         "Partial run",
@@ -306,7 +310,11 @@ def _throughput_line(measurements: Measurements) -> SummaryLine:
 
 def _server_line(measurements: Measurements) -> SummaryLine:
     ladder = next((ladder for ladder in measurements.ladders if ladder.condition.subject == "compiled"), None)
-    points = [point for point in ladder.points if memory_per_session(point) is not None] if ladder else []
+    # Without a ladder, as in process, what stands in the server's table is what was measured of one session.
+    alone = [point for point in measurements.points if point.condition.subject == "compiled"]
+    points = [
+        point for point in (ladder.points if ladder else alone) if memory_per_session(point) is not None
+    ]
     if not points:
         return SummaryLine("Server", "memory per session not measured")
     point = points[-1]

@@ -389,12 +389,16 @@ def _with_arrival(plan: Plan, text: str, seed: int) -> Plan:
 
 
 def _show_report(folder: Path, console: Console, out: Path | None = None) -> None:
-    from bench.records import read_run  # noqa: PLC0415 - as in `bench`
+    from bench.records import RECORDS_FILE, read_run  # noqa: PLC0415 - as in `bench`
     from reports.render import render_run, summarise, write_report  # noqa: PLC0415
 
     run = read_run(folder)
     page = write_report(render_run(run), out or run.folder)
     lines = summarise(run)
+    if run.torn_line is not None:
+        console.warn(
+            f"{run.folder / RECORDS_FILE}, line {run.torn_line} was cut off and is left out; the run is partial"
+        )
     console.result(
         "\n".join([*lines, f"report: {page}"]),
         {"summary": lines, "report": str(page), "records": str(folder)},

@@ -357,6 +357,9 @@ def test_files_that_are_no_certificate_are_refused_with_the_place(
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(CertificateError, match="environment: Field required"):
         Certificate.read(path)
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(CertificateError, match=r"certificate\.json: Input should be"):
+        Certificate.read(path)
     newer = certificates["Honest"].model_copy(update={"schema_version": 99})
     path.write_text(newer.to_text(), encoding="utf-8")
     with pytest.raises(CertificateError, match="has version 99"):

@@ -513,6 +513,7 @@ class TestReader:
         found = read_run(folder)
         assert found.partial
         assert found.truncated is not content[:at].endswith(b"\n")
+        assert found.torn_line == (content[:at].count(b"\n") + 1 if found.truncated else None)
         assert found.records == read_run(file).records[: whole - 1]
 
     def test_without_a_file_the_run_is_empty(self, tmp_path):

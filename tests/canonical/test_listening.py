@@ -28,5 +28,10 @@ def test_a_port_in_use_is_named_with_what_to_do() -> None:
 def test_what_is_no_port_or_no_host_is_named() -> None:
     with pytest.raises(OSError, match="ports go from 0 to 65535"):
         listen("127.0.0.1", 65_536, 8)
-    with pytest.raises(OSError, match=r"cannot serve on nowhere\.invalid, port 0"):
-        listen("nowhere.invalid", 0, 8)
+    for host in ("nowhere.invalid", "192.0.2.1"):
+        for port in (0, 8000):
+            with pytest.raises(
+                OSError, match=rf"cannot serve on {host}, port {port}: .*; {host} is no address"
+            ) as refused:
+                listen(host, port, 8)
+            assert "choose another port" not in str(refused.value)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.records import Run, Support
+from reports import overview
+from reports.measurements import Measurements
 from reports.render import MARKDOWN, PAGE, render_run
+from reports.server import memory_per_session
 
 MakeRun = Callable[..., Run]
 
@@ -29,6 +32,8 @@ def test_a_report_says_why_no_ceiling_was_searched_and_explains_none(make_run: M
         assert "the numbers of sessions below" not in text
         assert "No verdicts" not in text
         assert "The server" not in text
+        assert "Latency over the number of sessions" not in text
+        assert "Throughput and the load generator" not in text
     assert "## The process of the episodes" in markdown
 
 
@@ -38,3 +43,19 @@ def test_a_framework_with_a_server_keeps_its_words(make_run: MakeRun) -> None:
     assert "This run looked for no ceiling" in markdown
     assert "| not searched |" in markdown.replace("**", "")
     assert "## The server's own side" in markdown
+    assert "## Latency over the number of sessions" in markdown
+    assert "## Throughput and the load generator" in markdown
+
+
+def test_the_summary_says_the_memory_that_the_table_has(make_run: MakeRun) -> None:
+    """What was read of a process with single sessions is not called unmeasured above its own table."""
+    features = {"remote": Support(level="absent", note=WHY)}
+    run = make_run(ladder=(), ceiling=False, pairs=False, single_sessions=40, header={"features": features})
+    measurements = Measurements(run)
+    told = [
+        memory_per_session(point) for point in measurements.points if point.condition.subject == "compiled"
+    ]
+    (line,) = [line for line in overview.summary(measurements) if line.label == "Server"]
+    assert any(value is not None for value in told)
+    assert "not measured" not in line.text
+    assert "per session" in line.text

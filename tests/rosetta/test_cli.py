@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bench.recording import Request
 from bench.stacks import StackError
 from canonical.catalogue import environment_names
 from canonical.transcript import Transcript
@@ -329,3 +330,45 @@ def test_one_command_gives_a_new_environment_its_golden_set_and_says_later_wheth
     assert told.returncode == 1
     assert "(left is the file, right the new recording): observation differs at step" in told.stdout
     assert file.read_bytes() == changed
+
+
+def test_records_that_were_cut_off_are_named_with_the_line(rosetta: Rosetta, tmp_path: Path) -> None:
+    run = Path(__file__).parents[2] / "reports" / "published" / "openenv-0.10.0-wordle" / "records.jsonl"
+    lines = run.read_bytes().splitlines(keepends=True)[:3]
+    (tmp_path / "records.jsonl").write_bytes(b"".join(lines) + b'{"kind": "no')
+    done = rosetta("report", str(tmp_path), "--out", str(tmp_path / "page"))
+    assert done.returncode == 0
+    said = " ".join(done.stderr.split())
+    assert f"{tmp_path / 'records.jsonl'}, line 4 was cut off and is left out" in said
+    assert "Line 4 of records.jsonl was cut off" in (tmp_path / "page" / "report.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_report_that_cannot_be_written_hides_neither_the_records_nor_what_happened_first(
+    rosetta: Rosetta, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    published = (
+        Path(__file__).parents[2] / "reports" / "published" / "openenv-0.10.0-wordle" / "records.jsonl"
+    )
+    folder = tmp_path / "run"
+    first: list[Exception] = []
+
+    async def measure(request: Request, _: object) -> None:
+        request.folder.mkdir()
+        (request.folder / "records.jsonl").write_bytes(published.read_bytes())
+        (request.folder / "index.html").mkdir()
+        if first:
+            raise first[0]
+
+    monkeypatch.setattr("bench.benchmark.run_benchmark", measure)
+    monkeypatch.setattr("rosetta.frameworks.make_ready", lambda *_, **__: None)
+    done = rosetta("bench", "openenv", "--out", str(folder), "--quiet")
+    assert done.returncode == 3
+    assert str(folder) in done.stderr
+    assert (folder / "records.jsonl").read_bytes() == published.read_bytes()
+
+    first.append(StackError("the first trouble"))
+    done = rosetta("bench", "openenv", "--out", str(tmp_path / "other"), "--quiet")
+    assert done.returncode == 3
+    assert done.stderr.strip().endswith("error: the first trouble")
