@@ -11,7 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -436,7 +436,7 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
                 played.exposed.append((len(played.steps), await session.public_state()))
             case _:
                 doing = "reread"
-                await session.reread()
+                await _reread(session)
                 doing = operation.kind
                 if played.waits_for_report:
                     played.reported = await session.reported_return()
@@ -445,6 +445,16 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
         raise
     except (WorkerError, SessionError, ValueError) as error:
         played.failure = f"'{doing}' failed: {error}"
+
+
+async def _reread(session: WorkerSession) -> None:
+    try:
+        await session.reread()
+    except SessionError:
+        # What closing would complain of is the same, and is said already.
+        with suppress(SessionError):
+            await session.close()
+        raise
 
 
 async def _expected(

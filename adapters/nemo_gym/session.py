@@ -20,10 +20,13 @@ from nemo_gym.server_utils import (
 )
 from omegaconf import OmegaConf
 
+from adapters.nemo_gym.project import make_row
 from adapters.nemo_gym.wire import (
     RESULT_TYPE,
-    read_content,
+    as_input,
+    read_message,
     read_result,
+    read_row,
     read_tool,
     sendable,
     write_action,
@@ -31,7 +34,8 @@ from adapters.nemo_gym.wire import (
     write_json,
 )
 from canonical.adapter import Opened, SessionError
-from canonical.content import JSON, Message
+from canonical.content import JSON
+from canonical.episode import StartError
 from canonical.step import StepResult
 from canonical.transcript import Action
 
@@ -119,6 +123,8 @@ class NeMoGymSession:
         self._seeding: asyncio.Future[Opened] | None = None
         self._seeded: dict[str, Any] | None = None
         self._cookies: SimpleCookie = SimpleCookie()
+        self._opened: Opened | None = None
+        self._played: list[tuple[Action, StepResult]] = []
         self._output: list[dict[str, JSON]] = []
         self._last: StepResult | None = None
         self._has_reward = True
@@ -147,13 +153,14 @@ class NeMoGymSession:
         try:
             seeded = json.loads(body)
             opened = Opened(
-                tuple(Message(m["role"], read_content(m["content"])) for m in seeded["prompt"]),
+                tuple(map(read_message, seeded["prompt"])),
                 tuple(read_tool(tool) for tool in seeded["tools"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to /seed_session", error) from error
         self._seeded = {**row, "answer": seeded}
         self._output, self._last, self._has_reward = [], None, True
+        self._opened, self._played = opened, []
         return opened
 
     async def step(self, action: Action) -> StepResult:
@@ -171,8 +178,39 @@ class NeMoGymSession:
             raise _malformed("the answer to a call", error) from error
         self._has_reward = True
         self._last = result
+        self._played.append((action, result))
         self._output += _trajectory(action, result, len(self._output))
         return result
+
+    async def reread(self, compiled: Any, /) -> None:
+        """Play the episode a second time as an agent of NeMo Gym does: from a row, and with the answers that agents get.
+
+        An agent shows its model what the row says, not the answer to the seed, and the plain text of each answer.
+
+        Raises:
+            SessionError: A model would read something else than this session, or the server failed.
+        """
+        opened, seeded = self._opened, self._seeded
+        if opened is None or seeded is None:
+            return
+        row = {"task": seeded["task"], "seed": seeded["seed"], "verify_key": secrets.token_hex(16)}
+        if compiled is not None:
+            row |= await _row(compiled, seeded["task"], seeded["seed"], opened)
+        agent = NeMoGymSession(self._connection, self._receive_timeout)
+        body = await agent._ask("/seed_session", "application/json", write_json(row), accept=None)
+        agent._seeded = {**row, "answer": json.loads(body)}
+        try:
+            for number, (action, result) in enumerate(self._played):
+                body = await agent._ask(*write_action(action), accept=None)
+                shown, expected = body.decode("utf-8", "replace"), sendable(result.observation.text)
+                if shown != expected:
+                    raise SessionError(
+                        f"an agent reads {shown!r} as the answer to call {number}, and not {expected!r}"
+                    )
+                agent._output += _trajectory(action, result, len(agent._output))
+            agent._last = self._last
+        finally:
+            await agent._check_verified()
 
     async def public_state(self) -> JSON:
         """Return what a client can read of the episode: the answer to the seed, the last result, and the cookie's content."""
@@ -256,16 +294,19 @@ class NeMoGymSession:
         finally:
             self._cookies = SimpleCookie()
         try:
+            _check_answer(answer, asked, self._last)
             return float(answer["reward"])
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to /verify", error) from error
 
-    async def _ask(self, path: str, media_type: str, body: bytes) -> bytes:
+    async def _ask(
+        self, path: str, media_type: str, body: bytes, *, accept: str | None = RESULT_TYPE
+    ) -> bytes:
         if not is_global_aiohttp_client_setup():
             # NeMo Gym would make another client from the arguments of this process, which are not its own to read.
             self._is_gone, self._lost = True, "the client of its event loop is closed"
             raise SessionError(self._lost)
-        headers = {"Content-Type": media_type, "Accept": RESULT_TYPE}
+        headers = {"Content-Type": media_type, **({} if accept is None else {"Accept": accept})}
         watch = _Watch(self._connection.poll)
         try:
             async with asyncio.timeout(self._receive_timeout) as limit, watch.over(limit):
@@ -332,6 +373,53 @@ class _Watch:
             self._limit.reschedule(asyncio.get_running_loop().time())
         else:
             self._arm()
+
+
+async def _row(compiled: Any, task: str, seed: int, opened: Opened) -> dict[str, JSON]:
+    """Return the row of an episode, which shows a model what the episode itself shows.
+
+    Raises:
+        SessionError: It shows something else, or cannot be made.
+    """
+    environment = compiled.environment
+    try:
+        row = await make_row(environment, environment.tasks().get(task), seed)
+        prompt, tools = read_row(row)
+    except (KeyError, TypeError, ValueError, StartError) as error:
+        raise _malformed(f"the row of task {task}", error) from error
+    expected = tuple(map(as_input, opened.prompt))
+    if prompt != expected:
+        raise SessionError(
+            f"the row of task {task} begins with {prompt!r}, and the episode with {expected!r}"
+        )
+    if tools != opened.tools:
+        raise SessionError(
+            f"the row of task {task} has the tools {tools!r}, and the episode {opened.tools!r}"
+        )
+    if (row["task"], row["seed"]) != (task, seed):
+        raise SessionError(f"the row of task {task} and seed {seed} plays {row['task']} and {row['seed']}")
+    return row
+
+
+def _check_answer(answer: Any, asked: Any, last: StepResult | None) -> None:
+    """Make sure that `/verify` hands the rollout on as it was, and says of an episode that was over how it ended."""
+    for key in ("responses_create_params", "response"):
+        if not _holds(answer[key], asked[key]):
+            raise ValueError(f"its {key} is not what was sent")
+    if last is not None and last.cause is not None:
+        said = (answer["task"], answer["ending"], answer["cause"])
+        expected = (asked["task"], last.cause.ending.value, last.cause.value)
+        if said != expected:
+            raise ValueError(f"task, ending and cause are {said}, and the steps showed {expected}")
+
+
+def _holds(whole: Any, part: Any) -> bool:
+    # NeMo Gym fills in the defaults of what was not sent.
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(_holds(whole.get(key), value) for key, value in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(whole) == len(part) and all(map(_holds, whole, part))
+    return bool(whole == part)
 
 
 def _trajectory(action: Action, result: StepResult, number: int) -> list[dict[str, JSON]]:

@@ -74,6 +74,23 @@ def write_message(message: Message) -> dict[str, JSON]:
     return {"role": message.role, "content": content}
 
 
+def read_message(value: Mapping[str, Any]) -> Message:
+    """Read what `write_message` wrote.
+
+    Raises:
+        KeyError, ValueError: The value is not a message with role and content alone.
+    """
+    if more := value.keys() - {"role", "content"}:
+        raise ValueError(f"a message has role and content, and this one {', '.join(sorted(more))} too")
+    return Message(value["role"], read_content(value["content"]))
+
+
+def as_input(message: Message) -> Message:
+    """Return a message as the Responses API can carry it: no role `tool`, and nothing that is no Unicode."""
+    blocks = tuple(Text(sendable(b.text)) if isinstance(b, Text) else b for b in message.blocks)
+    return Message("user" if message.role == "tool" else message.role, blocks)
+
+
 def write_input(message: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return what `write_message` wrote as the Responses API takes it: no role `tool`, and nothing that is no Unicode."""
     role = "user" if message["role"] == "tool" else message["role"]
@@ -99,8 +116,25 @@ def read_tool(value: Mapping[str, Any]) -> ToolSpec:
 
     Raises:
         KeyError: A key is missing.
+        ValueError: There are others, or it is no function whose arguments may be left out.
     """
+    if more := value.keys() - {"type", "name", "description", "parameters", "strict"}:
+        raise ValueError(f"it has {', '.join(sorted(more))} too")
+    if value["type"] != "function" or value["strict"] is not False:
+        raise ValueError("it is not a function with strict off")
     return ToolSpec(value["name"], value["description"], value["parameters"])
+
+
+def read_row(row: Mapping[str, Any]) -> tuple[tuple[Message, ...], tuple[ToolSpec, ...]]:
+    """Read what an agent shows a model of a row: the input and the tools.
+
+    Raises:
+        KeyError, ValueError: The row is not one of a compiled environment, or shows more.
+    """
+    shown = row["responses_create_params"]
+    if more := shown.keys() - {"input", "tools"}:
+        raise ValueError(f"it has {', '.join(sorted(more))} too")
+    return tuple(map(read_message, shown["input"])), tuple(map(read_tool, shown["tools"]))
 
 
 def read_result(body: bytes) -> StepResult:
@@ -138,9 +172,11 @@ def _write_block(block: Block) -> dict[str, JSON]:
 
 def _read_block(part: Any) -> Block:
     match part:
-        case {"type": "input_text", "text": str(text)}:
+        case {"type": "input_text", "text": str(text), **rest} if not rest:
             return Text(text)
-        case {"type": "input_image", "image_url": str(url)} if match := _DATA_URL.fullmatch(url):
+        case {"type": "input_image", "image_url": str(url), "detail": "auto", **rest} if not rest and (
+            match := _DATA_URL.fullmatch(url)
+        ):
             return Image(base64.b64decode(match[2], validate=True), match[1])
         case _:
             raise ValueError("a part of content is a text or an image with its data")

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 from adapters.verifiers.environment_target import CompiledEnvironment, types, vf
-from adapters.verifiers.messages import TEXT_KEY, clean, read_content, read_result, write_action
+from adapters.verifiers.messages import (
+    TEXT_KEY,
+    clean,
+    read_answer,
+    read_message,
+    read_result,
+    read_tool,
+    write_action,
+)
 from canonical.adapter import Opened, SessionError
-from canonical.content import JSON, Message
+from canonical.content import JSON
 from canonical.step import StepResult
-from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
 
@@ -64,6 +72,10 @@ class EnvironmentSession:
         self._client = SilentClient()
         self._state: Any = None
         self._messages: Any = None
+        self._begun: tuple[str, int] = ("", 0)
+        self._shown: list[Any] = []
+        self._completed: int | None = None
+        self._tools: list[Any] = []
         self._calls = 0
 
     async def open(self, task: str, seed: int) -> Opened:
@@ -74,18 +86,24 @@ class EnvironmentSession:
         """
         await self.close()
         environment = self._compiled
-        state = await environment.init_state(environment.row(task, seed), self._client, "none", {})
-        self._state = state
+        state = self._state = await self._begin(environment.row(task, seed))
         try:
             await environment.setup_state(state)
             self._messages = await environment.get_prompt_messages(state)
         except vf.Error as error:
             await self.close()
             raise SessionError(str(error)) from error
-        return Opened(
-            tuple(Message(message.role, read_content(message.content)) for message in self._messages),
-            tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in state["tool_defs"]),
-        )
+        self._begun, self._completed = (task, seed), None
+        self._shown, self._tools = _plainly(self._messages), _plainly(state["tool_defs"])
+        try:
+            return Opened(tuple(map(read_message, self._shown)), tuple(map(read_tool, self._tools)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SessionError(
+                f"the rollout does not begin as a compiled environment does: {error}"
+            ) from error
+
+    async def _begin(self, row: dict[str, Any]) -> Any:
+        return await self._compiled.init_state(row, self._client, "none", {})
 
     async def step(self, action: Action) -> StepResult:
         """Take a turn: the action stands in the place of the model's response.
@@ -96,6 +114,7 @@ class EnvironmentSession:
         environment, state = self._compiled, self._state
         if state is None:
             raise SessionError("open an episode before stepping")
+        before = len(self._messages)
         await environment.add_model_response(state, self._messages, self._response(action))
         turn = state["trajectory"][-1]
         if isinstance(action, str) and clean(action) != action:
@@ -112,7 +131,11 @@ class EnvironmentSession:
             raise SessionError(str(error)) from error
         try:
             (public,) = turn["extras"]["results"]
-            content = self._messages[-1].content
+            response, *answers = self._messages[before:]
+            content = read_answer(answers, response)
+            self._shown += _plainly([response, *answers])
+            if is_over and self._completed is None:
+                self._completed = len(self._shown)
             return read_result(content, turn["reward"], state["reward"] if is_over else None, public)
         except (KeyError, TypeError, ValueError) as error:
             raise SessionError(f"the turn is not what a compiled environment gives: {error}") from error
@@ -139,6 +162,50 @@ class EnvironmentSession:
                 is_truncated=False,
             ),
         )
+
+    async def reread(self, _compiled: Any, /) -> None:
+        """Look at the whole conversation once more, in each place that has it, and begin another rollout from the data set.
+
+        Raises:
+            SessionError: They do not show what was shown.
+        """
+        state = self._state
+        if state is None or not self._shown:
+            return
+        shown = self._shown
+        began = len(shown) - 2 * len(state["trajectory"])
+        places = {
+            "the conversation at the end": (self._messages, shown),
+            "what a row of the data set begins with": (await self._from_data_set(), shown[:began]),
+        }
+        for number, turn in enumerate(state["trajectory"]):
+            places[f"the prompt of turn {number}"] = (turn["prompt"], shown[: began + 2 * number])
+        if self._completed is not None:
+            places["prompt and completion"] = (
+                [*state["prompt"], *state["completion"]],
+                shown[: self._completed],
+            )
+        for place, (messages, expected) in places.items():
+            for index, (now, before) in enumerate(zip_longest(_plainly(messages), expected)):
+                if now != before:
+                    raise SessionError(f"{place}: message {index} is {now!r}, and was {before!r}")
+        if _plainly(state["tool_defs"]) != self._tools:
+            raise SessionError(
+                f"the tools at the end are {state['tool_defs']!r}, which were not shown before"
+            )
+
+    async def _from_data_set(self) -> Any:
+        environment = self._compiled
+        task, seed = self._begun
+        (row,) = environment.rows([environment.environment.tasks().get(task)], seed)
+        state = await self._begin(row)
+        try:
+            await environment.setup_state(state)
+            return list(await environment.get_prompt_messages(state))
+        except vf.Error as error:
+            raise SessionError(f"the row of task {task} cannot be played: {error}") from error
+        finally:
+            await environment.cleanup(state)
 
     async def public_state(self) -> JSON:
         """Return the output of the rollout, as trainers and files get it, and the whole state, of which they choose.
@@ -170,6 +237,10 @@ class EnvironmentSession:
         if state is not None:
             await self._compiled.cleanup(state)
             await self._compiled.rubric.cleanup(state)
+
+
+def _plainly(values: Any) -> list[Any]:
+    return [value.model_dump(exclude_none=True) for value in values]
 
 
 def _plain(value: Any) -> Any:

@@ -107,13 +107,17 @@ class CompiledEnvironment(vf.StatefulToolEnv):  # type: ignore[misc]
     def _description(self) -> str:
         return inspect.getdoc(type(self.environment)) or self.environment.name
 
-    def _dataset(self, tasks: Sequence[Task], seed: int) -> Any:
+    def rows(self, tasks: Sequence[Task], seed: int) -> list[dict[str, Any]]:
+        """Return the rows of a data set; their prompts are previews of what the rollout will put in their place."""
         rows = []
         for index, task in enumerate(tasks):
             row = self.row(task.id, seed)
             rows.append({**row, "prompt": self._preview(task, seed) or row["prompt"], "example_id": index})
+        return rows
+
+    def _dataset(self, tasks: Sequence[Task], seed: int) -> Any:
         # Loaded only where a data set is wanted: it takes longer to import than everything else here.
-        return import_module("datasets").Dataset.from_list(rows)
+        return import_module("datasets").Dataset.from_list(self.rows(tasks, seed))
 
     def _preview(self, task: Task, seed: int) -> list[dict[str, Any]] | None:
         """Return the prompt of an episode, unless the environment has to wait for its beginning."""

@@ -8,11 +8,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canonical.content import JSON, Block, ErrorCode, Image, Observation, Text, observation_from_json
+from canonical.content import (
+    JSON,
+    Block,
+    ErrorCode,
+    Image,
+    Message,
+    Observation,
+    Text,
+    observation_from_json,
+)
 from canonical.dialect import write_calls
 from canonical.step import NO_COMPONENTS, Cause, StepResult
 from canonical.strict_json import InvalidJSONError, read_json, write_json
-from canonical.tool import ToolCall
+from canonical.tool import ToolCall, ToolSpec
 from canonical.transcript import Action
 
 TEXT_KEY = "assistant_text"
@@ -43,6 +52,59 @@ def read_content(content: Any) -> tuple[Block, ...]:
     if isinstance(content, Sequence):
         return tuple(_read_part(part) for part in content)
     raise ValueError(f"content must be text or a list of parts, not {type(content).__name__}")
+
+
+def read_message(message: Any) -> Message:
+    """Read a message of a prompt: role and content, and for what a tool has said, of which call.
+
+    Raises:
+        KeyError, ValueError: The value is not such a message, or holds more.
+    """
+    value = _plain(message)
+    is_tool = value["role"] == "tool"
+    if more := value.keys() - {"role", "content", *(("tool_call_id",) if is_tool else ())}:
+        raise ValueError(f"a message has role and content, and this one {', '.join(sorted(more))} too")
+    return Message(value["role"], read_content(value["content"]))
+
+
+def read_answer(answers: Sequence[Any], response: Any) -> Any:
+    """Return the content of the one message that answers a model's: a call as its tool, a text as the user.
+
+    Args:
+        answers: What came after the model's message.
+        response: The model's message, with one call or none.
+
+    Raises:
+        KeyError, ValueError: It is not one such message, or holds more.
+    """
+    if len(answers) != 1:
+        raise ValueError(f"{len(answers)} messages answer, and not one")
+    (answer,) = map(_plain, answers)
+    call = response.tool_calls[0].id if response.tool_calls else None
+    role = read_message(answer).role
+    if (role, answer.get("tool_call_id")) != ("user" if call is None else "tool", call):
+        raise ValueError(f"the answer is of the role {role}, and does not fit what was called")
+    return answer["content"]
+
+
+def _plain(value: Any) -> Mapping[str, Any]:
+    plain: Mapping[str, Any] = value if isinstance(value, Mapping) else value.model_dump(exclude_none=True)
+    return plain
+
+
+def read_tool(tool: Any) -> ToolSpec:
+    """Read a tool as a model is told of it.
+
+    Raises:
+        KeyError, ValueError: The value is not a tool, or holds more.
+    """
+    value = _plain(tool)
+    more = value.keys() - {"name", "description", "parameters", "type"}
+    if more or value.get("type", "function") != "function":
+        raise ValueError(
+            f"a tool is a function, and this one has {', '.join(sorted(more)) or 'another type'}"
+        )
+    return ToolSpec(value["name"], value["description"], value["parameters"])
 
 
 def read_action(name: str, arguments: str) -> Action:
@@ -96,11 +158,12 @@ def _write_part(block: Block) -> dict[str, Any]:
 
 
 def _read_part(part: Any) -> Block:
-    value = part if isinstance(part, Mapping) else part.model_dump()
-    match value:
-        case {"type": "text", "text": str(text)}:
+    match _plain(part):
+        case {"type": "text", "text": str(text), **rest} if not rest:
             return Text(text)
-        case {"type": "image_url", "image_url": {"url": str(url)}} if match := _DATA_URL.fullmatch(url):
+        case {"type": "image_url", "image_url": {"url": str(url), **more}, **rest} if not (more or rest) and (
+            match := _DATA_URL.fullmatch(url)
+        ):
             return Image(base64.b64decode(match[2], validate=True), match[1])
         case _:
             raise ValueError("a part of a message is a text or an image in a data URL")

@@ -6,6 +6,7 @@ HTTP before and behind that server is left out.
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -13,12 +14,28 @@ import verifiers.v1 as vf
 from verifiers.v1.session import RolloutSession
 
 from adapters.verifiers.live import LiveEpisode, RolloutError
-from adapters.verifiers.messages import clean, read_content, read_result, write_action
-from adapters.verifiers.taskset_target import CompiledTaskset, Conversation, EpisodeState, prepare
+from adapters.verifiers.messages import (
+    clean,
+    read_answer,
+    read_message,
+    read_result,
+    read_tool,
+    write_action,
+)
+from adapters.verifiers.taskset_target import (
+    CompiledTaskset,
+    Conversation,
+    EpisodeState,
+    make_data,
+    make_text,
+    prepare,
+    wire_message,
+    wire_tool,
+    with_system,
+)
 from canonical.adapter import Opened, SessionError
-from canonical.content import JSON, Message
+from canonical.content import JSON
 from canonical.step import Cause, StepResult
-from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
 _CONTEXT: Any = vf.ModelContext(
@@ -41,6 +58,8 @@ class TasksetSession:
         self._gate: Any = None
         self._conversation: Conversation | None = None
         self._messages: list[Any] = []
+        self._begun: tuple[str, int, Opened] | None = None
+        self._shown: list[Any] = []
         self._calls = 0
 
     async def open(self, task: str, seed: int) -> Opened:
@@ -64,10 +83,19 @@ class TasksetSession:
         self._gate = RolloutSession(ctx=_CONTEXT, trace=trace, trace_stops=row.hooks("stop"))
         conversation = self._conversation = Conversation(trace, live)
         self._messages = list(conversation.opening)
-        return Opened(
-            tuple(Message(message.role, read_content(message.content)) for message in self._messages),
-            tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in conversation.tools),
-        )
+        # As the harness sends them, and not as the conversation holds them.
+        self._shown = list(map(wire_message, self._messages))
+        sent = [wire_tool(tool) for tool in conversation.tools]
+        try:
+            if any(tool.keys() != {"type", "function"} for tool in sent):
+                raise ValueError("a tool is a function and nothing more")  # noqa: TRY301 - one way out
+            opened = Opened(
+                tuple(map(read_message, self._shown)), tuple(read_tool(tool["function"]) for tool in sent)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise SessionError(f"the rollout does not begin as a compiled task does: {error}") from error
+        self._begun = (task, seed, opened)
+        return opened
 
     async def step(self, action: Action) -> StepResult:
         """Take a turn: the action stands in the place of the model's answer.
@@ -103,7 +131,12 @@ class TasksetSession:
             await self._task.score(trace)
         try:
             total = None if not is_over else public["total"] if has_failed else trace.reward
-            return read_result(answers[-1].content, public["reward"], total, public)
+            sent = list(map(wire_message, answers))
+            content = read_answer(sent, response.message)
+            if is_over and trace.stop_condition != "episode_over":
+                raise ValueError(f"the episode is over, and the trace says {trace.stop_condition}")  # noqa: TRY301
+            self._shown += [wire_message(response.message), *sent]
+            return read_result(content, public["reward"], total, public)
         except (KeyError, TypeError, ValueError) as error:
             raise SessionError(f"the turn is not what a compiled task gives: {error}") from error
 
@@ -122,6 +155,43 @@ class TasksetSession:
             ),
             finish_reason="tool_calls" if calls else "stop",
         )
+
+    async def reread(self, _compiled: Any, /) -> None:
+        """Look at the whole conversation once more, in the trace as well, and at the row that trainers have of the task.
+
+        Raises:
+            SessionError: They do not show what was shown.
+        """
+        if self._conversation is None or self._begun is None:
+            return
+        task, seed, opened = self._begun
+        environment = self._compiled.environment
+        data = make_data(environment, environment.name, environment.tasks().get(task), seed)
+        opening = self._conversation.opening
+        traced = self._trace.branches[-1].messages if self._trace.branches else []
+        places = {
+            "the conversation at the end": self._messages,
+            "the trace": traced,
+            "the opening with the row's system prompt": with_system(opening, data.system_prompt),
+        }
+        for place, messages in places.items():
+            for index, message in enumerate(map(wire_message, messages)):
+                if index >= len(self._shown) or message != self._shown[index]:
+                    raise SessionError(f"{place}: message {index} is {message!r}, which was not shown before")
+        self._check_row(data, opened)
+
+    def _check_row(self, data: Any, opened: Opened) -> None:
+        start, close = self._compiled.environment.start, self._compiled.environment.close
+        if inspect.iscoroutinefunction(start) or inspect.iscoroutinefunction(close):
+            return  # its row describes the environment, because the prompt is not known yet
+        row = [] if data.system_prompt is None else [("system", data.system_prompt)]
+        if isinstance(data.prompt, str):
+            row.append(("user", data.prompt))
+        else:
+            row += [(message.role, make_text(message.content)) for message in data.prompt]
+        expected = [(message.role, message.text) for message in opened.prompt]
+        if [(role, clean(text)) for role, text in expected] != row:
+            raise SessionError(f"the row of task {data.task} shows {row!r}, and the episode {expected!r}")
 
     async def public_state(self) -> JSON:
         """Return the record of the trace, as trainers and files get it, and the state, which neither gets.

@@ -373,7 +373,7 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):
         )
         # Why the episode ends if it still goes on below. Only a time limit or an abandoned rollout leaves by this one.
         cause: Cause | None = Cause.TIMEOUT
-        opening = _with_system(conversation.opening, data.system_prompt)
+        opening = with_system(conversation.opening, data.system_prompt)
         try:
             result = await self._play(ctx, endpoint, secret, opening, conversation)
             # Verifiers' own limits refuse the next request, as a stop of the task does; anything else is a failure.
@@ -390,8 +390,8 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):
     async def _play(
         self, ctx: Any, endpoint: str, secret: str, opening: list[Any], conversation: Conversation
     ) -> Any:
-        messages = [_wire(message) for message in opening]
-        tools = [_wire_tool(tool) for tool in conversation.tools]
+        messages = [wire_message(message) for message in opening]
+        tools = [wire_tool(tool) for tool in conversation.tools]
         headers = {"Authorization": f"Bearer {secret}"}
         limit = aiohttp.ClientTimeout(total=self.config.timeout)
         async with aiohttp.ClientSession(headers=headers, timeout=limit) as http:
@@ -408,7 +408,7 @@ class EpisodeHarness(vf.Harness[EpisodeHarnessConfig]):
                 if conversation.is_over:
                     conversation.conclude(answers)
                     return vf.ProgramResult(0, "", "")
-                messages += [_wire(answer) for answer in answers]
+                messages += [wire_message(answer) for answer in answers]
 
 
 @cache
@@ -416,7 +416,7 @@ def _environment(source: str) -> Environment[Any]:
     return load_environment(source)
 
 
-def _with_system(opening: list[Any], system: str | None) -> list[Any]:
+def with_system(opening: list[Any], system: str | None) -> list[Any]:
     """Return the opening with the system prompt of the row, which settings of a run may have replaced."""
     if system is None:
         return opening
@@ -434,7 +434,8 @@ def _read(said: dict[str, Any]) -> Any:
     return vf.AssistantMessage(content=said.get("content"), tool_calls=calls or None)
 
 
-def _wire(message: Any) -> dict[str, Any]:
+def wire_message(message: Any) -> dict[str, Any]:
+    """Return a message as the harness sends it to the model."""
     value: dict[str, Any] = message.model_dump(exclude_none=True)
     if value.get("tool_calls"):
         value["tool_calls"] = [
@@ -448,7 +449,8 @@ def _wire(message: Any) -> dict[str, Any]:
     return value
 
 
-def _wire_tool(tool: Any) -> dict[str, Any]:
+def wire_tool(tool: Any) -> dict[str, Any]:
+    """Return a tool as the harness sends it to the model."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
