@@ -60,6 +60,7 @@ class Worker:
         self._seq = 0
         self._waiting: dict[int, asyncio.Future[protocol.Reply]] = {}
         self._on_samples: dict[int, Callable[[SampleColumns], None]] = {}
+        self._kept: str | None = None
         self._reading = asyncio.create_task(self._read())
 
     @property
@@ -177,10 +178,18 @@ class Worker:
         )
         if code == -signal.SIGKILL:
             how += (
-                ", which it could not have sent itself: probably the machine ran out of memory (the kernel's log says so, "
-                "see dmesg; hold fewer sessions), or somebody killed it"
+                ", probably because the machine ran out of memory (then the kernel's log says so, see dmesg; hold fewer "
+                f"sessions), or because somebody killed it{self._kept_log()}"
             )
         return f"{self.label} {how}{self._tail()}"
+
+    def _kept_log(self) -> str:
+        """Keep what the worker printed where it outlives the worker, once, and say where."""
+        if self._kept is None and self.log:
+            with tempfile.NamedTemporaryFile(prefix="rosetta-", suffix=".log", delete=False) as file:
+                file.write(self.log)
+            self._kept = file.name
+        return f"; all that it printed is kept in {self._kept}" if self._kept else ""
 
     def _tail(self) -> str:
         try:

@@ -82,10 +82,27 @@ def test_a_worker_that_dies_says_how_and_shows_its_last_words() -> None:
         os.kill(worker.pid, signal.SIGKILL)
         await worker.observe()
 
-    with pytest.raises(WorkerDied, match=r"killed by signal 9, .*out of memory .*or somebody killed it"):
+    with pytest.raises(WorkerDied, match=r"killed by signal 9, .*out of memory .*somebody killed it"):
         with_worker(kill)
     with pytest.raises(WorkerDied, match=r"exit code 3[\s\S]*broken on purpose"):
         with_worker(lambda _: asyncio.sleep(0), "tests.miniatures.crashing")
+
+
+def test_what_a_killed_worker_printed_outlives_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def kill(worker: Worker) -> None:
+        os.kill(worker.pid, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(WorkerDied):
+                await worker.observe()
+        await worker.observe()
+
+    with pytest.raises(WorkerDied) as died:
+        with_worker(kill, "tests.miniatures.chatty")
+    (kept,) = tmp_path.iterdir()
+    assert f"all that it printed is kept in {kept}" in str(died.value)
+    assert "loading the framework ..." in kept.read_text(encoding="utf-8")
 
 
 def test_requests_that_make_no_sense_are_refused_and_the_worker_goes_on() -> None:
