@@ -90,6 +90,7 @@ def serve(
     """Serve ENVIRONMENT with a framework's own server until interrupted.
 
     With --replicas and --proxy it is served by many processes behind one address; a process that dies is started anew.
+    SIGHUP starts all of them anew, one after the other, each when its sessions have ended.
     """
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
@@ -142,8 +143,31 @@ async def _serve_fleet(request: FleetRequest, drain_s: float, console: Console) 
             f"{request.proxy.title} at {fleet.url} (Ctrl-C ends it)",
             {"url": fleet.url, "plan": fleet.plan.model_dump(), "processes": fleet.plan.processes},
         )
-        await _until(stop, fleet.failure)
+        await _serve_until_stopped(fleet, drain_s, stop, console)
         await _drain(fleet, drain_s, stop, console)
+
+
+async def _serve_until_stopped(fleet: Fleet, limit_s: float, stop: asyncio.Event, console: Console) -> None:
+    renew = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renew.set)
+
+    async def renew_when_told() -> None:
+        while True:
+            await renew.wait()
+            console.say(
+                f"all replicas are started anew, each when its sessions have ended, or after {limit_s:g} s"
+            )
+            lost = await fleet.renew(limit_s)
+            told = ", ".join(f"{name}: {count}" for name, count in lost.items()) or "none"
+            console.say(f"all replicas are new; sessions that were lost: {told}")
+            renew.clear()
+
+    renewing = asyncio.create_task(renew_when_told())
+    try:
+        await _until(stop, fleet.failure, renewing)
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
 
 
 async def _drain(fleet: Fleet, limit_s: float, stop: asyncio.Event, console: Console) -> None:
@@ -172,12 +196,14 @@ def _hear_signals() -> asyncio.Event:
     return stop
 
 
-async def _until(stop: asyncio.Event, failure: asyncio.Task[None]) -> None:
+async def _until(stop: asyncio.Event, *failures: asyncio.Task[None]) -> None:
+    """Wait for the signal, or for the error of one of the tasks."""
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({stopped, failure}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({stopped, *failures}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
-    if failure.done():
-        await failure
+    for failure in failures:
+        if failure.done():
+            await failure
 
 
 @click.command()

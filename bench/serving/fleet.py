@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.serving.plan import DEFAULT_TARGET, FleetPlan, Replica, read_affinity
+from bench.serving.plan import DEFAULT_TARGET, HEALTH_EVERY_S, FleetPlan, Replica, read_affinity
 from bench.serving.proxies import ProxyError, load_proxy
 from bench.serving.proxies.protocol import Proxy, Variant
 from bench.serving.replicas import OnEvent, Replicas, start_replicas
@@ -89,6 +89,35 @@ class Fleet:
             if not left or time.monotonic() >= patience:
                 return left
             await asyncio.sleep(min(_POLL_S, max(0.0, patience - time.monotonic())))
+
+    async def renew(self, limit_s: float) -> dict[str, int]:
+        """Start every replica anew, one after the other, each when its sessions have ended.
+
+        Where a header binds sessions nobody can keep new ones away from one replica, so none is waited for.
+
+        Args:
+            limit_s: How long to wait for the sessions of one replica, in seconds.
+
+        Returns:
+            Sessions that were lost, by replica.
+        """
+        lost = {}
+        for state in self.replicas.states:
+            if self.plan.affinity != "header":
+                await self.proxy.rest(state.name)
+                patience = time.monotonic() + limit_s
+                while time.monotonic() < patience:
+                    if not (await self.replicas.open_sessions()).get(state.name):
+                        break
+                    await asyncio.sleep(_POLL_S)
+            try:
+                lost[state.name] = await self.replicas.renew(state)
+            finally:
+                if self.plan.affinity != "header":
+                    await self.proxy.rest()
+            # Until health checks have seen it: the next one is not to rest before.
+            await asyncio.sleep(2 * HEALTH_EVERY_S)
+        return {name: count for name, count in lost.items() if count}
 
 
 def plan_fleet(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -39,6 +41,7 @@ class ReplicaState:
         worker: Its process; None while there is none.
         settings: The server's settings.
         deaths: How often it has died.
+        is_renewed: Whether it is ended on purpose at this moment.
         lost_sessions: How many sessions it held, the last time that it was asked, when it died; summed up.
         open_sessions: How many it held the last time that it was asked.
     """
@@ -48,6 +51,7 @@ class ReplicaState:
     worker: Worker | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     deaths: int = 0
+    is_renewed: bool = False
     lost_sessions: int = 0
     open_sessions: int = 0
 
@@ -89,6 +93,24 @@ class Replicas:
                     found[state.name] = state.open_sessions
         return found
 
+    async def renew(self, state: ReplicaState) -> int:
+        """End a replica and start it anew, and return how many sessions it still held.
+
+        Raises:
+            asyncio.CancelledError: Whoever waits for it is stopped.
+        """
+        if state.worker is None:
+            return 0
+        with contextlib.suppress(WorkerError):
+            state.open_sessions = (await state.worker.observe()).open_sessions
+        held, state.is_renewed = state.open_sessions, True
+        # In order: a server that is told to stop says goodbye to those that are still there.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(state.worker.pid, signal.SIGTERM)
+        while state.is_renewed:  # noqa: ASYNC110 - it may die and start several times in between
+            await asyncio.sleep(_PAUSE_S / 2)
+        return held
+
     async def all_ready(self) -> None:
         """Wait until every replica serves."""
         for event in self._ready:
@@ -112,8 +134,11 @@ class Replicas:
                 self._ready[index].clear()
                 if is_first:
                     raise
-                state.deaths += 1
                 state.lost_sessions += state.open_sessions
+                if state.is_renewed:
+                    state.open_sessions = 0
+                    continue
+                state.deaths += 1
                 self._on_event(
                     f"{state.name} died with {state.open_sessions} sessions, as last counted, and is started anew: {error}"
                 )
@@ -135,8 +160,9 @@ class Replicas:
             state.settings = serving.settings
             state.worker = worker
             self._ready[index].set()
-            if state.deaths:
+            if state.deaths or state.is_renewed:
                 self._on_event(f"{state.name} serves again")
+            state.is_renewed = False
             await worker.wait()
 
 

@@ -117,6 +117,15 @@ class RunningProxy:
         for folder in self.folders:
             await self.proxy.drain(self.plan, self._binary, folder)
 
+    async def rest(self, *names: str) -> None:
+        """Give new sessions to no replica that is named; all others, and all when none is, take them.
+
+        Raises:
+            OSError: It does not listen to this.
+        """
+        for folder in self.folders:
+            await self.proxy.rest(self.plan, self._binary, folder, frozenset(names))
+
     async def counters(self) -> dict[str, int]:
         """Return its own statistics, summed over its processes.
 

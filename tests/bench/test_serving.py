@@ -101,8 +101,9 @@ def test_a_framework_that_does_not_say_it_is_refused_in_words() -> None:
 def test_a_configuration_names_every_replica_and_where_it_listens(name: str, fact: str) -> None:
     for variant in ("default", "derived"):
         text = configuration(name, plan_of(fact), variant)
+        everything = "".join(load_proxy(name).render(plan_of(fact), Path("/run/proxy"), variant).values())
         for replica in plan_of(fact).replicas:
-            assert re.search(rf"127\.0\.0\.1\W+(port_value: )?{replica.port}\b", text)
+            assert re.search(rf"127\.0\.0\.1\W+(port_value: )?{replica.port}\b", everything)
         assert "8000" in text
 
 

@@ -83,6 +83,15 @@ class Proxy(Protocol):
             OSError: It does not listen to this any more.
         """
 
+    async def rest(self, plan: FleetPlan, binary: Path, folder: Path, names: frozenset[str]) -> None:
+        """Let it give new sessions to no replica that is named, and go on with those that they have.
+
+        Never asked for where a header binds sessions: there the hash decides.
+
+        Raises:
+            OSError: It does not listen to this.
+        """
+
     async def counters(self, folder: Path) -> dict[str, int]:
         """Return its own statistics that tell of sessions and of what it refused.
 

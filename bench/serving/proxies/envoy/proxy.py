@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import re
@@ -14,6 +15,7 @@ from bench.serving.plan import FleetPlan
 from bench.serving.proxies.protocol import Variant, ask_http, render_template
 
 CONFIG = "envoy.yaml"
+REPLICAS = "replicas.yaml"
 _ADMIN = "admin.sock"
 _HERE = Path(__file__).parent
 _COUNTERS = {
@@ -56,9 +58,17 @@ class Envoy:
         return Path(on_path) if on_path and not _is_script(Path(on_path)) else None
 
     def render(self, plan: FleetPlan, folder: Path, variant: Variant) -> Mapping[str, str]:
-        """Return the one file of its configuration."""
+        """Return its configuration, and where its replicas are, which it watches."""
         template = _HERE / f"{variant}.yaml.j2"
-        return {CONFIG: render_template(template, plan, folder, admin=folder / _ADMIN)}
+        files = {
+            CONFIG: render_template(template, plan, folder, admin=folder / _ADMIN, watched=_is_watched(plan))
+        }
+        if variant == "derived" and _is_watched(plan):
+            files[REPLICAS] = self._replicas(plan, folder, frozenset())
+        return files
+
+    def _replicas(self, plan: FleetPlan, folder: Path, resting: frozenset[str]) -> str:
+        return render_template(_HERE / "replicas.yaml.j2", plan, folder, resting=resting)
 
     def check(self, binary: Path, folder: Path) -> list[str]:
         """Return the command that validates."""
@@ -75,6 +85,19 @@ class Envoy:
         """Switch on the route that refuses whatever bears no mark of a session."""
         await ask_http(folder / _ADMIN, "POST", "/runtime_modify?rosetta.draining=100")
 
+    async def rest(self, plan: FleetPlan, binary: Path, folder: Path, names: frozenset[str]) -> None:  # noqa: ARG002 - as `drain`
+        """Write anew which replicas rest; Envoy watches the file.
+
+        Raises:
+            OSError: Replicas have names that Envoy looks up itself, and nothing is watched.
+        """
+        if not _is_watched(plan):
+            raise OSError("Envoy lets replicas rest only where they are addresses, not names")
+        unfinished = folder / f"{REPLICAS}.part"
+        await asyncio.to_thread(unfinished.write_text, self._replicas(plan, folder, names), encoding="utf-8")
+        # Envoy hears of files that are moved, not of files that are written.
+        unfinished.replace(folder / REPLICAS)
+
     async def counters(self, folder: Path) -> dict[str, int]:
         """Return sums over all clusters."""
         stats: list[dict[str, Any]] = json.loads(
@@ -88,6 +111,10 @@ class Envoy:
             )
             for name, pattern in _COUNTERS.items()
         }
+
+
+def _is_watched(plan: FleetPlan) -> bool:
+    return plan.affinity != "header" and all(replica.is_numeric for replica in plan.replicas)
 
 
 def _is_script(path: Path) -> bool:

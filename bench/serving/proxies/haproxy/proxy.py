@@ -55,6 +55,12 @@ class HAProxy:
         """Change the word that says whether it drains."""
         await ask(folder / _ADMIN, f"set map {folder / DRAINING} draining on\n".encode())
 
+    async def rest(self, plan: FleetPlan, binary: Path, folder: Path, names: frozenset[str]) -> None:  # noqa: ARG002 - as `run`
+        """Set the state of every replica in the backend that deals new sessions out."""
+        for replica in plan.replicas:
+            state = "drain" if replica.name in names else "ready"
+            await ask(folder / _ADMIN, f"set server replicas/{replica.name} state {state}\n".encode())
+
     async def counters(self, folder: Path) -> dict[str, int]:
         """Return what its socket shows: sessions, and what was refused, queued or not answered."""
         table = (await ask(folder / _ADMIN, b"show stat\n")).removeprefix("# ")

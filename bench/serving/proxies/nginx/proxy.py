@@ -46,9 +46,17 @@ class Nginx:
 
     def render(self, plan: FleetPlan, folder: Path, variant: Variant) -> Mapping[str, str]:
         """Return the one file of its configuration."""
-        return {CONFIG: self._configuration(plan, folder, variant, is_draining=False)}
+        return {CONFIG: self._configuration(plan, folder, variant)}
 
-    def _configuration(self, plan: FleetPlan, folder: Path, variant: Variant, *, is_draining: bool) -> str:
+    def _configuration(
+        self,
+        plan: FleetPlan,
+        folder: Path,
+        variant: Variant,
+        *,
+        is_draining: bool = False,
+        resting: frozenset[str] = frozenset(),
+    ) -> str:
         workers = max(plan.cores, plan.processes)
         share = 2 * plan.limit * (1.0 if workers == 1 else IMBALANCE) / workers
         connections = min(
@@ -56,7 +64,7 @@ class Nginx:
         )
         return render_template(
             _HERE / f"{variant}.conf.j2", plan, folder, status=folder / _STATUS, error_log=folder / _LOG,
-            workers=workers, connections=connections, is_draining=is_draining,
+            workers=workers, connections=connections, is_draining=is_draining, resting=resting,
         )  # fmt: skip
 
     def check(self, binary: Path, folder: Path) -> list[str]:
@@ -73,7 +81,17 @@ class Nginx:
         Raises:
             OSError: It does not take the new configuration.
         """
-        text = self._configuration(plan, folder, "derived", is_draining=True)
+        await self._reload(self._configuration(plan, folder, "derived", is_draining=True), binary, folder)
+
+    async def rest(self, plan: FleetPlan, binary: Path, folder: Path, names: frozenset[str]) -> None:
+        """Start new workers that know those replicas as down, while the old ones finish the connections that they have.
+
+        Raises:
+            OSError: It does not take the new configuration.
+        """
+        await self._reload(self._configuration(plan, folder, "derived", resting=names), binary, folder)
+
+    async def _reload(self, text: str, binary: Path, folder: Path) -> None:
         await asyncio.to_thread((folder / CONFIG).write_text, text, encoding="utf-8")
         process = await asyncio.create_subprocess_exec(
             *_command(binary, folder), "-s", "reload",
@@ -81,7 +99,9 @@ class Nginx:
         )  # fmt: skip
         _, said = await process.communicate()
         if process.returncode:
-            raise OSError(f"nginx does not drain: {said.decode(errors='replace').strip()}")
+            raise OSError(
+                f"nginx does not take its new configuration: {said.decode(errors='replace').strip()}"
+            )
 
     async def counters(self, folder: Path) -> dict[str, int]:
         """Return what its status page shows, and how often its log names a limit."""
