@@ -278,7 +278,7 @@ class NeMoGymSession:
                 "parallel_tool_calls": True,
                 "tool_choice": "auto",
                 "tools": [],
-                "output": self._output,
+                "output": [*self._output],
             },
             "task": seeded["task"],
             "seed": seeded["seed"],
