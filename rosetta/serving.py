@@ -341,9 +341,7 @@ def deploy(
     type=click.Choice(proxy_names()),
     help="May be repeated. All that are installed when left out.",
 )
-@click.option(
-    "--framework", "--as", "framework", default="openenv", show_default=True, help="The framework behind it."
-)
+@click.option("--framework", "--as", "framework", default="openenv", show_default=True, help="A framework.")
 @release_option
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @click.option(
