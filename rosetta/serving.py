@@ -381,7 +381,7 @@ def deploy(
     "--fault",
     "faults",
     multiple=True,
-    help="Instead of measuring limits, do this while sessions are held; may be repeated, 'all' does all.",
+    help="Instead of measuring limits, do this while sessions are held; may be repeated, 'all' does all that can be done here.",
 )
 @out_folder_option(
     "Folder for records and report; a new one under runs/ when left out.", "report.md", "index.html"
@@ -441,7 +441,13 @@ def bench_proxy(
         sessions=sessions, replicas=replicas, turns=turns, tool_s=wait, folder=folder,
         connect_timeout_s=patience, processes=generators, arguments=tuple(sys.argv[1:]),
     )  # fmt: skip
-    wanted = list(FAULTS) if "all" in faults else list(dict.fromkeys(faults))
+    wanted = list(dict.fromkeys(faults))
+    if "all" in wanted:
+        obstacles = {name: deed.obstacle() for name, deed in FAULTS.items()}
+        wanted = [name for name, obstacle in obstacles.items() if obstacle is None]
+        for name, obstacle in obstacles.items():
+            if obstacle is not None:
+                console.say(f"the fault '{name}' is left out: {obstacle}")
     try:
         with console.progress() as show:
             if wanted:

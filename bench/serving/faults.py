@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import time
@@ -44,11 +45,13 @@ class Deed:
         title: What is done, in words.
         do: Does it to a fleet that holds sessions.
         generators: Load generator processes that it needs at least.
+        obstacle: Says why it cannot be done here, or None.
     """
 
     title: str
     do: Callable[[Fleet], Awaitable[None]]
     generators: int = 1
+    obstacle: Callable[[], str | None] = lambda: None
 
 
 async def _kill_replica(fleet: Fleet) -> None:
@@ -88,11 +91,6 @@ async def _restart_one_by_one(fleet: Fleet) -> None:
 
 async def _vanish(fleet: Fleet) -> None:
     """Drop every packet between clients and proxy, kill the clients, and let packets pass again."""
-    if len(socket.if_nameindex()) > 1:
-        raise FaultNotPossible(
-            "packets are dropped in a network namespace of its own only; run the command as root inside: "
-            "unshare --net sh -c 'ip link set lo up; rosetta bench-proxy --fault half-open ...'"
-        )
     rules = f"""
         table inet rosetta {{
             chain out {{
@@ -108,13 +106,21 @@ async def _vanish(fleet: Fleet) -> None:
     await asyncio.sleep(1.0)
 
 
-async def _nft(*arguments: str, stdin: str = "") -> None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "nft", *arguments, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+def _why_packets_cannot_be_dropped() -> str | None:
+    if len(socket.if_nameindex()) > 1:
+        return (
+            "packets are dropped in a network namespace of its own only; run the command as root inside: "
+            "unshare --net sh -c 'ip link set lo up; rosetta bench-proxy --fault half-open ...'"
         )
-    except FileNotFoundError as error:
-        raise FaultNotPossible("nft is not installed; get it with: apt-get install nftables") from error
+    if shutil.which("nft") is None:
+        return "nft, which drops the packets, is not installed; get it with: apt-get install nftables"
+    return None
+
+
+async def _nft(*arguments: str, stdin: str = "") -> None:
+    process = await asyncio.create_subprocess_exec(
+        "nft", *arguments, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     _, said = await process.communicate(stdin.encode())
     if process.returncode:
         raise FaultNotPossible(f"nft refuses: {said.decode(errors='replace').strip()}")
@@ -142,7 +148,11 @@ FAULTS: Mapping[str, Deed] = {
     "generator": Deed("kill -9 of a load generator process", _kill_generator, generators=2),
     "restart": Deed("a restart of all replicas, one after the other", _restart_one_by_one),
     "slow": Deed(f"{_SLOW_READERS} clients that ask and do not read", _read_slowly),
-    "half-open": Deed("clients that vanish without a word (dropped packets)", _vanish),
+    "half-open": Deed(
+        "clients that vanish without a word (dropped packets)",
+        _vanish,
+        obstacle=_why_packets_cannot_be_dropped,
+    ),
 }
 """What can be done, by the name that the command line takes."""
 
@@ -163,6 +173,9 @@ async def play_faults(
     """
     for proxy in request.proxies:
         find_binary(proxy)
+    for name in faults:
+        if (obstacle := FAULTS[name].obstacle()) is not None:
+            raise FaultNotPossible(f"the fault '{name}' cannot be done here: {obstacle}")
     scripts = await load_scripts(request.environment, request.workload)
     total, done = len(request.proxies) * len(faults), 0
     with ProxyRunWriter(request.folder, header_of(request)) as writer:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from bench.serving.caps import CapsRequest
+from bench.serving.faults import FAULTS, FaultNotPossible, play_faults
 from bench.serving.proxies import load_proxy, proxy_names
+from bench.stacks import find_stack
 from rosetta.__main__ import main
 
 
@@ -54,3 +59,18 @@ def test_an_unknown_fault_is_answered_with_those_that_there_are(capsys: pytest.C
     code, said = fails(capsys, "bench-proxy", "--fault", "earthquake")
     assert code == 2
     assert "half-open" in said
+
+
+def test_a_fault_that_cannot_be_done_here_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "never-made"
+    asked = CapsRequest(
+        stack=find_stack("openenv"), environment="wordle", proxies=[], variants=[], sessions=1, replicas=1, turns=1,
+        tool_s=0.0, folder=folder,
+    )  # fmt: skip
+    deed = dataclasses.replace(FAULTS["half-open"], obstacle=lambda: "there is no such thing")
+    monkeypatch.setitem(FAULTS, "half-open", deed)
+    with pytest.raises(FaultNotPossible, match="there is no such thing"):
+        asyncio.run(play_faults(asked, ["half-open"], on_progress=lambda _: None, on_event=lambda _: None))
+    assert not folder.exists()
