@@ -19,9 +19,9 @@ from bench.canary.environment import Canary
 from bench.endurance import Subject, interleaved, run_endurance
 from bench.endurance_records import Endurance
 from bench.relay import start_relay
-from canonical.spelling import find_secret
 from canonical.catalogue import load_environment
 from canonical.episode import Episode
+from canonical.spelling import find_secret
 from canonical.tool import ToolCall
 from reports.endurance import write_endurance
 
