@@ -9,6 +9,7 @@ from tests.stacks.suite.leaks import TestLeaks
 from tests.stacks.suite.opening import TestOpening
 from tests.stacks.suite.places import TestPlaces
 from tests.stacks.suite.secrets import TestSecrets
+from tests.stacks.suite.settings import TestSettings
 from tests.stacks.suite.stepping import TestStepping
 from tests.stacks.suite.transcripts import TestTranscripts
 
@@ -20,6 +21,7 @@ __all__ = [
     "TestOpening",
     "TestPlaces",
     "TestSecrets",
+    "TestSettings",
     "TestStepping",
     "TestTranscripts",
 ]
