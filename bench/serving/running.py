@@ -92,6 +92,8 @@ class RunningProxy:
         died: deque[float] = deque(maxlen=MOST_DEATHS)
         while True:
             code = await self.processes[folder].wait()
+            # Workers that outlive their master would go on serving its port, and hear nobody any more.
+            _kill_group(self.processes[folder].pid)
             self.deaths += 1
             died.append(time.monotonic())
             self._on_event(
@@ -164,8 +166,9 @@ class RunningProxy:
                 async with asyncio.timeout(_STOP_S):
                     await process.wait()
             except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+                pass
+            finally:
+                _kill_group(process.pid)
                 await process.wait()
 
     def _tail(self, folder: Path) -> str:
@@ -246,6 +249,11 @@ async def _keep_all(running: RunningProxy) -> None:
 
 def _end_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _remove_sockets(folder: Path) -> None:
