@@ -169,10 +169,11 @@ class AnswersWrongly(Honest):
 
 
 class MixesUp(Honest):
-    """Play every eighth session's steps in the episode of the one before it."""
+    """Play every eighth session's steps in the episode of the oldest one."""
 
     async def step(self, number: int, call: ToolCall) -> str:
-        return await super().step(number - 1 if number % 8 == 7 and number - 1 in self.live else number, call)
+        playing = (other for other, session in self.live.items() if session.episode is not None)
+        return await super().step(min(playing) if number % 8 == 7 else number, call)
 
 
 class AcceptsUnevenly(Honest):
