@@ -123,6 +123,12 @@ def certify(session: nox.Session) -> None:
     _rosetta(session, "certify", *(session.posargs or ["wordle"]), "--build")
 
 
+@nox.session(venv_backend="none", default=False, requires=["harness"])
+def rosetta(session: nox.Session) -> None:
+    """Put the frameworks side by side: gather facts from every stack, and render the tables."""
+    _rosetta(session, "tables", "--gather", "--build", *session.posargs)
+
+
 @nox.session(name="bench-sandbox", venv_backend="none", default=False, requires=["harness"])
 def bench_sandbox(session: nox.Session) -> None:
     """Measure sandboxes: start, calls, memory, how many live at once, throughput, and what is left behind."""

@@ -426,6 +426,38 @@ class RolledOut(_Message):
     processes: int
 
 
+class Inspect(_Message):
+    """Ask for what dotted names are in this stack: `module:name`, or a module alone."""
+
+    type: Literal["inspect"] = "inspect"
+    names: list[str] = Field(min_length=1)
+
+
+class Inspection(BaseModel):
+    """Hold what a name is; with `missing`, why it does not resolve, and nothing else.
+
+    `file` is relative to the folder that the distribution is installed in.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    missing: str | None = None
+    what: Literal["class", "function", "property", "field", "module", "value"] | None = None
+    signature: str | None = None
+    distribution: str | None = None
+    version: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class Inspected(_Message):
+    """Carry what was found, in the order of the question."""
+
+    type: Literal["inspected"] = "inspected"
+    symbols: list[Inspection]
+
+
 class Failed(_Message):
     """Say that a request could not be carried out.
 
@@ -459,7 +491,8 @@ Request = Annotated[
     | Cost
     | ListWays
     | StepTogether
-    | RollOut,
+    | RollOut
+    | Inspect,
     Field(discriminator="type"),
 ]
 Reply = Annotated[
@@ -484,6 +517,7 @@ Reply = Annotated[
     | Ways
     | SteppedTogether
     | RolledOut
+    | Inspected
     | Failed,
     Field(discriminator="type"),
 ]

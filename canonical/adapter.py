@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from canonical.content import JSON, Message
 from canonical.environment import Environment
 from canonical.step import StepResult
+from canonical.stone import Stone
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
@@ -313,6 +314,7 @@ class AdapterFacts(BaseModel):
             process accepts that has not heard of it, `cookie` where clients send back the cookies of the last answer.
             Absent for frameworks that run in process.
         health: The path that a server answers with 200 when it works; absent where it has none.
+        stone: What is said of the framework beside the others, and where it can be checked.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -326,6 +328,7 @@ class AdapterFacts(BaseModel):
     words: dict[str, str]
     affinity: str | None = Field(default=None, pattern=r"^(none|cookie|header:[a-z0-9-]+)$")
     health: str | None = Field(default=None, pattern=r"^/[a-z0-9/_.-]*$")
+    stone: Stone = Stone()
 
     @property
     def default_release(self) -> Release:
@@ -357,10 +360,14 @@ class AdapterFacts(BaseModel):
             raise AdapterFactsError(f"{path}: {error}") from error
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
-            place = ".".join(map(str, detail["loc"]))
-            raise AdapterFactsError(f"{path}: {place}: {detail['msg']}") from error
+            place = ": ".join(filter(None, [str(path), ".".join(map(str, detail["loc"])), detail["msg"]]))
+            raise AdapterFactsError(place) from error
         if sum(release.default for release in facts.releases) != 1:
             raise AdapterFactsError(f"{path}: releases: exactly one release must be the default")
+        if unknown := facts.stone.words.keys() - facts.words.keys():
+            raise AdapterFactsError(
+                f"{path}: stone.words: {', '.join(sorted(unknown))} is no word of [words]"
+            )
         for release in facts.releases:
             if release.extra not in facts.extras:
                 raise AdapterFactsError(f"{path}: releases: {release.label} names an unknown extra")

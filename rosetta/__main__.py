@@ -9,7 +9,7 @@ import click
 from bench.stacks import UnknownStackError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.task import UnknownTaskError
-from rosetta import author, capacity, endurance, frameworks, gauntlet, parity, sandboxes, serving
+from rosetta import author, capacity, endurance, frameworks, gauntlet, parity, sandboxes, serving, tables
 from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console, print_anything
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
@@ -44,6 +44,7 @@ for command in (
     *parity.COMMANDS,
     *sandboxes.COMMANDS,
     *gauntlet.COMMANDS,
+    *tables.COMMANDS,
 ):
     cli.add_command(command)
 

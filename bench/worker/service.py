@@ -21,6 +21,7 @@ from bench.worker.compiled import CompiledEnvironments
 from bench.worker.cost import measure_cost
 from bench.worker.drive import Driver, SessionRequest, Unsupported
 from bench.worker.host import Host
+from bench.worker.inspection import inspect_names
 from bench.worker.live import UnknownWay, list_ways, roll_out, step_together
 from bench.worker.load import run_load
 from canonical.adapter import Adapter, SessionError
@@ -131,6 +132,8 @@ class Service:
                 return await step_together(self._adapter, self._compiled, request)
             case protocol.RollOut():
                 return await roll_out(self._adapter, request)
+            case protocol.Inspect():
+                return inspect_names(request)
 
     def _start(self, request: protocol.Start) -> protocol.Started:
         if request.protocol != protocol.PROTOCOL:

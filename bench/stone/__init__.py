@@ -1,0 +1,1 @@
+"""The stone: facts about frameworks side by side, gathered from their stacks. One module per table."""

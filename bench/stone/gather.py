@@ -1,0 +1,58 @@
+"""Gather: every table's facts, from every framework's default release, into one file's worth of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from bench import facts
+from bench.facts import Fact, Facts
+from bench.machine import Machine, read_revision
+from bench.progress import OnProgress, Progress
+from bench.stacks import ROOT, Stack
+from bench.stone import handwritten, pieces, words
+from bench.stone.subject import Subject, take_in_hand
+
+EACH = (words.gather, handwritten.gather, pieces.gather)
+"""What is gathered from one framework at a time."""
+
+
+async def gather(stacks: Sequence[Stack], on_progress: OnProgress = lambda _: None) -> Facts:
+    """Gather all facts about frameworks; their stacks must be ready.
+
+    Raises:
+        UnresolvedSymbols: An `adapter.toml` names a symbol that the release does not have.
+        NoSuchPlace: An `adapter.toml` names a place that is not there.
+        WorkerError: A worker broke down.
+    """
+    found: list[Fact] = []
+    subjects: list[facts.Subject] = []
+    for number, stack in enumerate(stacks):
+        on_progress(Progress("gathering", number, len(stacks), stack.label))
+        async with take_in_hand(stack) as subject:
+            subjects.append(subject.described)
+            found += gather_one(subject)
+    on_progress(Progress("gathering", len(stacks), len(stacks), ""))
+    return facts.merge(_header(subjects), [found])
+
+
+def gather_one(subject: Subject) -> list[Fact]:
+    """Return the facts about one framework."""
+    return [fact for table in EACH for fact in table(subject)]
+
+
+def _header(subjects: Sequence[facts.Subject]) -> facts.Header:
+    revision, machine = read_revision(ROOT), Machine.read()
+    parts = [
+        machine.cpu_model or machine.architecture,
+        f"{machine.cores} cores",
+        machine.system,
+        machine.kernel,
+    ]
+    return facts.Header(
+        gathered=datetime.now(UTC).replace(microsecond=0),
+        commit=None if revision is None else revision.commit,
+        dirty=None if revision is None else revision.dirty,
+        machine=", ".join(parts),
+        subjects=tuple(subjects),
+    )

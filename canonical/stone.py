@@ -1,0 +1,106 @@
+"""What an `adapter.toml` says of a framework beside the others, each with a place where it can be checked.
+
+Symbols are written `module:name`, as they stand in the installed default release. Places are written `module:name:text`:
+a module of the adapter's folder, a definition in it, and perhaps a text in that definition, whose line is meant.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class PieceName(StrEnum):
+    """Name the eleven pieces that every environment has, in whatever framework."""
+
+    TASKS = "tasks"
+    INITIAL_STATE = "initial state"
+    PROMPT_TEMPLATE = "prompt template"
+    TOOLS = "tools"
+    OBSERVATION_FORMAT = "observation format"
+    WHERE_ACTIONS_EXECUTE = "where actions execute"
+    STATE_BETWEEN_TURNS = "state between turns"
+    REWARD = "reward"
+    EPISODE_END = "episode end"
+    EPISODE_CONTROL = "episode control"
+    TRANSPORT = "transport"
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Word(_Said):
+    """Say where the framework has a canonical word, and where the adapter maps it.
+
+    Attributes:
+        symbols: What it is in the framework; none where the framework has no such word.
+        at: The place in the adapter.
+    """
+
+    symbols: tuple[str, ...] = ()
+    at: str
+
+
+class Piece(_Said):
+    """Say how an author gets one of the eleven pieces.
+
+    Attributes:
+        level: `native` where the framework has an interface for it, `convention` where it is agreed and not enforced, `own`
+            where an author brings everything.
+        how: What it is, in one sentence.
+        symbols: What the framework has for it.
+        shown_by: What shows it: `feature:<name>`, a probe of conformance; `scenario:<name>`, one of its scenarios; or
+            `test:<file>::<function>`, with the file relative to the checkout.
+    """
+
+    level: Literal["native", "convention", "own"]
+    how: str
+    symbols: tuple[str, ...] = ()
+    shown_by: str = Field(pattern=r"^(feature|scenario|test):.+$")
+
+    @model_validator(mode="after")
+    def _native_has_symbols(self) -> Self:
+        if (self.level == "native") != bool(self.symbols) and self.level != "convention":
+            raise ValueError(
+                "a native piece names the symbols of its interface, and one that authors bring has none"
+            )
+        return self
+
+
+class Handwritten(_Said):
+    """Say what is what in the Wordle that is written by hand for the framework, in its documented style.
+
+    Attributes:
+        environment: The class that an author writes.
+        tool: The definition that makes a tool, or reads actions where there are none.
+        reward: The function that gives the reward.
+        entry: How the statement begins that makes the environment known to the framework, or serves it.
+    """
+
+    environment: str
+    tool: str
+    reward: str
+    entry: str
+
+
+class Stone(_Said):
+    """Hold what an `adapter.toml` says under `[stone]`; all of it may be left out.
+
+    Attributes:
+        words: Canonical word -> where it is.
+        pieces: Piece -> how an author gets it.
+        handwritten: What is what in the hand-written environment.
+    """
+
+    words: dict[str, Word] = {}
+    pieces: dict[PieceName, Piece] = {}
+    handwritten: Handwritten | None = None
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Every symbol that is named, each once."""
+        named = [one.symbols for one in self.words.values()] + [one.symbols for one in self.pieces.values()]
+        return tuple(dict.fromkeys(symbol for symbols in named for symbol in symbols))

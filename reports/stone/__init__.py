@@ -1,0 +1,1 @@
+"""The stone as tables: pure functions from facts to tables, and from tables to Markdown, CSV, JSON and HTML."""

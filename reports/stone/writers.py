@@ -1,0 +1,298 @@
+"""A table of the stone as Markdown, CSV, JSON and HTML: one writer per form, the same for all tables.
+
+Evidence is numbered in the order of the cells. In Markdown and HTML a cell links to its numbers below the table, and these
+link to the place in the repository where there is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from bench.facts import Code, Evidence, Facts, Probe, Record, Source, Symbol
+from reports.stone.table import Cell, Table
+
+_SPECIAL = re.compile(r"([\\*<>\[\]|~])")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One piece of evidence, as it stands below a table.
+
+    Attributes:
+        number: Its number.
+        kind: Symbol, probe, record, code or source.
+        name: What it is called.
+        detail: What else is to be known.
+        place: File and line; empty where there is none.
+        link: Where that leads; empty where it leads nowhere.
+    """
+
+    number: int
+    kind: str
+    name: str
+    detail: str
+    place: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A cell with its evidence, numbered."""
+
+    cell: Cell
+    lines: tuple[Line, ...]
+
+
+def numbered(table: Table, root: str) -> list[tuple[str, list[Numbered]]]:
+    """Return the rows of a table with their evidence numbered; the same evidence has one number."""
+    numbers: dict[str, int] = {}
+    rows = []
+    for row in table.rows:
+        cells = []
+        for cell in row.cells:
+            lines = []
+            for evidence in cell.evidence:
+                number = numbers.setdefault(evidence.model_dump_json(), len(numbers) + 1)
+                lines.append(_line(number, evidence, root))
+            cells.append(Numbered(cell, tuple(lines)))
+        rows.append((row.name, cells))
+    return rows
+
+
+def _line(number: int, evidence: Evidence, root: str) -> Line:
+    match evidence:
+        case Symbol():
+            place = f"{evidence.file}:{evidence.line}" if evidence.line else evidence.file
+            detail = " ".join(part for part in (evidence.what, evidence.signature) if part)
+            where = ", ".join(part for part in (evidence.distribution, place) if part)
+            return Line(number, "symbol", evidence.name, detail, where, "")
+        case Code():
+            place = f"{evidence.file}:{evidence.first}"
+            return Line(
+                number, "code", evidence.name or evidence.file, evidence.text, place, _link(evidence, root)
+            )
+        case Probe():
+            place = f"{evidence.file}:{evidence.line}"
+            link = f"{root}{evidence.file}#L{evidence.line}" if root else ""
+            detail = f"sent: {evidence.sent}; seen: {evidence.seen}"
+            return Line(number, "probe", evidence.name, detail, place, link)
+        case Record():
+            link = f"{root}reports/published/{evidence.run}" if root else ""
+            return Line(number, "record", evidence.record, "", evidence.run, link)
+        case Source():
+            return Line(number, "source", evidence.title, evidence.date.isoformat(), "", "")
+
+
+def _link(code: Code, root: str) -> str:
+    last = f"-L{code.last}" if code.last != code.first else ""
+    return f"{root}{code.file}#L{code.first}{last}" if root else ""
+
+
+def _each_once(rows: Sequence[tuple[str, list[Numbered]]]) -> Iterator[Line]:
+    seen: set[int] = set()
+    for _, cells in rows:
+        for line in (line for cell in cells for line in cell.lines):
+            if line.number not in seen:
+                seen.add(line.number)
+                yield line
+
+
+def csv_text(table: Table) -> str:
+    """Return a table as CSV: one line per cell, with its evidence as JSON."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "framework", "release", "value", "kind", "evidence"])
+    for row in table.rows:
+        for column, release, cell in zip(table.columns, table.releases, row.cells, strict=True):
+            evidence = json.dumps([_plain(one) for one in cell.evidence])
+            writer.writerow([row.name, column, release, cell.value, cell.kind, evidence])
+    return text.getvalue()
+
+
+def json_text(table: Table) -> str:
+    """Return a table as JSON: rows of cells, in the order of the columns."""
+    value = {
+        "name": table.name,
+        "title": table.title,
+        "about": table.about,
+        "columns": [
+            {"title": title, "release": release}
+            for title, release in zip(table.columns, table.releases, strict=True)
+        ],
+        "rows": [
+            {
+                "name": row.name,
+                "cells": [
+                    {
+                        "value": cell.value,
+                        "kind": cell.kind,
+                        "evidence": [_plain(one) for one in cell.evidence],
+                    }
+                    for cell in row.cells
+                ],
+            }
+            for row in table.rows
+        ],
+    }
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(evidence: Evidence) -> object:
+    return evidence.model_dump(mode="json", exclude_none=True)
+
+
+def provenance(facts: Facts) -> str:
+    """Say in one sentence of what and when the facts are."""
+    header = facts.header
+    commit = "outside a checkout" if header.commit is None else f"at commit {header.commit[:12]}"
+    changed = " with changes that are not committed" if header.dirty else ""
+    return f"Gathered {header.gathered:%Y-%m-%d %H:%M} UTC {commit}{changed}, on {header.machine}."
+
+
+def markdown_page(facts: Facts, table: Table, root: str) -> str:
+    """Return a table as a Markdown page, with its evidence below."""
+    rows = numbered(table, root)
+    heads = [f"{title}<br>{release}" for title, release in zip(table.columns, table.releases, strict=True)]
+    lines = [
+        f"# {table.title}",
+        "",
+        table.about,
+        "",
+        provenance(facts),
+        "",
+        f"| | {' | '.join(heads)} |",
+        f"| --- |{' --- |' * len(heads)}",
+        *(f"| {name} | {' | '.join(_markdown_cell(one, table) for one in cells)} |" for name, cells in rows),
+        "",
+        "## Evidence",
+        "",
+        *(_markdown_line(line) for line in _each_once(rows)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(cell: Numbered, table: Table) -> str:
+    value = cell.cell.value
+    text = (
+        "<br>".join(_code(line) for line in value.splitlines())
+        if table.code and cell.lines
+        else "<br>".join(_escaped(line) for line in value.splitlines())
+    )
+    links = " ".join(f"[{line.number}](#e{line.number})" for line in cell.lines)
+    return f"{text} <sup>{links}</sup>" if links else f"*{text}*"
+
+
+def _escaped(text: str) -> str:
+    """Escape what Markdown would take for markup, except code, which values write in backticks."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return _SPECIAL.sub(r"\\\1", text).replace("`", "\\`")
+    return "".join(
+        _code(part) if index % 2 else _SPECIAL.sub(r"\\\1", part) for index, part in enumerate(parts)
+    )
+
+
+def _code(text: str) -> str:
+    # In a table a pipe ends the cell, in code too.
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def _markdown_line(line: Line) -> str:
+    place = f"[{line.place}]({line.link})" if line.link else line.place
+    detail = f"`{line.detail.replace('`', chr(39))}`" if line.detail else ""
+    parts = [f"{line.kind} `{line.name}`", detail, place]
+    return f'<a id="e{line.number}"></a>{line.number}. {": ".join(part for part in parts if part)}  '
+
+
+def contents(facts: Facts, tables: Sequence[Table]) -> str:
+    """Return the overview of all tables, in Markdown."""
+    lines = [
+        "# Six frameworks side by side",
+        "",
+        "Every cell is computed, or said by an adapter and checked. It links to what shows it, and says so where nothing does.",
+        "",
+        provenance(facts),
+        "",
+        "| Table | Rows | Cells with evidence | Forms |",
+        "| --- | --- | --- | --- |",
+    ]
+    for table in tables:
+        cells = [cell for row in table.rows for cell in row.cells]
+        shown = sum(bool(cell.evidence) for cell in cells)
+        forms = ", ".join(
+            f"[{form}]({table.name}.{end})"
+            for form, end in (("Markdown", "md"), ("page", "html"), ("CSV", "csv"), ("JSON", "json"))
+        )
+        lines.append(f"| {table.title} | {len(table.rows)} | {shown} of {len(cells)} | {forms} |")
+    lines += ["", "| Framework | Release | Python |", "| --- | --- | --- |"]
+    lines += [f"| {one.title} | {one.release} | {one.python} |" for one in facts.subjects]
+    return "\n".join(lines) + "\n"
+
+
+def html_page(facts: Facts, table: Table, tables: Sequence[Table], root: str) -> str:
+    """Return a table as an HTML page that needs nothing from anywhere else."""
+    rows = numbered(table, root)
+    return (
+        _environment()
+        .get_template("stone.html.j2")
+        .render(
+            table=table,
+            tables=tables,
+            heads=list(zip(table.columns, table.releases, strict=True)),
+            rows=rows,
+            evidence=list(_each_once(rows)),
+            provenance=provenance(facts),
+        )
+    )
+
+
+def html_table(table: Table, root: str) -> Markup:
+    """Return a table with its evidence as a part of a page, for pages that hold several."""
+    rows = numbered(table, root)
+    module: Any = _environment().get_template("stone_table.html.j2").module
+    heads = list(zip(table.columns, table.releases, strict=True))
+    evidence = list(_each_once(rows))
+    whole = f"{module.stone_table(table, heads, rows)}{module.stone_evidence(evidence, table.name)}"
+    return Markup(whole)  # noqa: S704 - the template has escaped it
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["ticked"] = _ticked
+    return environment
+
+
+def _ticked(text: str) -> Markup:
+    """Write what stands in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return Markup("{}").format(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else Markup("{}").format(part)
+        for index, part in enumerate(parts)
+    )
+
+
+def describe(evidence: Evidence) -> str:
+    """Return a piece of evidence in one line, for a terminal."""
+    line = _line(0, evidence, "")
+    parts = [f"{line.kind} {line.name}", line.detail, line.place]
+    return " | ".join(part for part in parts if part)

@@ -1,0 +1,40 @@
+"""What the published tables say of a framework is what its stack says today, symbol by symbol."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bench.client import start_worker
+from bench.facts import FACTS_FILE, Facts, compare, read_facts
+from bench.stacks import ROOT, adapter_names, build_stack, find_stack
+from bench.stone.gather import gather
+from bench.stone.subject import UnresolvedSymbols, resolve
+
+PUBLISHED = ROOT / "reports" / "published" / "rosetta" / FACTS_FILE
+
+
+@pytest.mark.parametrize("name", adapter_names())
+def test_the_stack_says_what_is_published(name):
+    stack = find_stack(name)
+    build_stack(stack)
+    found = asyncio.run(gather([stack]))
+    published = read_facts(PUBLISHED)
+    mine = tuple(fact for fact in published.of_framework(name) if fact.kind != "measured")
+    assert mine
+    now = tuple(fact for fact in found.facts if fact.kind != "measured")
+    changes = compare(Facts(published.header, mine), Facts(found.header, now))
+    assert [(change.table, change.row, change.where) for change in changes] == []
+
+
+def test_a_symbol_that_the_release_does_not_have_is_named():
+    stack = find_stack(adapter_names()[0])
+    build_stack(stack)
+
+    async def ask():
+        async with start_worker(stack.python, stack.worker) as worker:
+            await resolve(worker, ["json:dumps", "json:no_such_name"])
+
+    with pytest.raises(UnresolvedSymbols, match=r"no_such_name"):
+        asyncio.run(ask())

@@ -1,0 +1,128 @@
+"""What an adapter says of its framework leads to places that are there; symbols need the stacks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from bench.stacks import ROOT
+from bench.stone.handwritten import BASELINES, FILE, code_lines, used_names
+from bench.stone.pieces import shown_in_source
+from bench.stone.places import NoSuchPlace, code_of, find_definition, find_place
+from bench.worker.inspection import inspect_name
+from canonical.adapter import AdapterFacts, Feature
+from canonical.stone import Piece, PieceName
+
+ADAPTERS = sorted(path.parent for path in (ROOT / "adapters").glob("*/adapter.toml"))
+
+
+def read(folder: Path) -> AdapterFacts:
+    return AdapterFacts.read(folder / "adapter.toml")
+
+
+each = pytest.mark.parametrize("folder", ADAPTERS, ids=lambda folder: folder.name)
+
+
+@each
+def test_every_word_and_every_piece_is_there(folder):
+    facts = read(folder)
+    assert set(facts.stone.words) == set(facts.words)
+    assert set(facts.stone.pieces) == set(PieceName)
+
+
+@each
+def test_every_place_where_a_word_is_mapped_is_there(folder):
+    for word, said in read(folder).stone.words.items():
+        place = find_place(folder, said.at)
+        text = said.at.split(":", 2)[2] if said.at.count(":") > 1 else ""
+        assert text in place.text, word
+
+
+@each
+def test_every_key_that_a_word_names_is_one_that_the_adapter_writes(folder):
+    """`metadata["error"]` in a table is a promise; the key is a text of the adapter's source."""
+    texts = {
+        node.value
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    named = re.findall(r'\["([a-z_]+)"\]', " ".join(read(folder).words.values()))
+    assert [key for key in named if key not in texts] == []
+
+
+@each
+def test_what_shows_a_piece_exists(folder):
+    facts = read(folder)
+    kept = json.loads((folder / "features.json").read_text(encoding="utf-8"))[facts.default_release.label]
+    for piece in facts.stone.pieces.values():
+        kind, _, name = piece.shown_by.partition(":")
+        if kind == "feature":
+            assert Feature(name) in kept
+        else:
+            assert shown_in_source(kind, name).first >= 1
+
+
+@each
+def test_the_hand_written_environment_has_the_parts_that_are_named(folder):
+    said, file = read(folder).stone.handwritten, BASELINES / folder.name / FILE
+    assert said is not None
+    assert isinstance(find_definition(file, said.environment), ast.ClassDef)
+    assert code_of(file, said.tool).text.startswith(("def ", "async def ", "@"))
+    assert code_of(file, said.reward).text
+
+
+def test_a_native_piece_names_symbols_and_one_of_the_authors_own_has_none():
+    shown = {"how": "so", "shown_by": "feature:splits"}
+    for level, symbols in (("native", ()), ("own", ("a:b",))):
+        with pytest.raises(ValidationError, match="symbols"):
+            Piece(level=level, symbols=symbols, **shown)
+    assert Piece(level="convention", **shown).symbols == ()
+
+
+@pytest.mark.parametrize(
+    "place", ["compiler:Nothing", "nothing:Nothing", "compiler:compile_environment:no such text"]
+)
+def test_a_place_that_is_not_there_is_named(place):
+    with pytest.raises(NoSuchPlace):
+        find_place(ADAPTERS[0], place)
+
+
+def test_a_name_of_this_process_is_found_with_its_line(tmp_path, monkeypatch):
+    (tmp_path / "strange_module.py").write_text(
+        "LIMIT = 3\n\nclass Thing:\n    size: int\n\n    def __init__(self):\n        self.weight = 1\n\n"
+        "    def lift(self, height: float) -> bool:\n        return True\n",
+        encoding="ascii",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = {
+        name: inspect_name(f"strange_module:{name}")
+        for name in ("LIMIT", "Thing", "Thing.size", "Thing.weight", "Thing.lift")
+    }
+    assert {name: (one.what, one.line) for name, one in found.items()} == {
+        "LIMIT": ("value", 1),
+        "Thing": ("class", 3),
+        "Thing.size": ("field", 4),
+        "Thing.weight": ("field", 7),
+        "Thing.lift": ("function", 9),
+    }
+    assert found["Thing.lift"].signature == "(self, height: float) -> bool"
+    assert inspect_name("strange_module:Thing.nothing").missing == "Thing has no nothing"
+    assert inspect_name("no_such_module:x").missing is not None
+
+
+def test_only_lines_with_code_are_counted_and_names_by_where_they_come_from(tmp_path):
+    file = tmp_path / "written.py"
+    file.write_text(
+        '"""A module."""\n\n# a comment\nimport gem\nfrom frame.work import Base, tool\n\ntry:\n    from one import x\n'
+        "except ImportError:\n    from two import x\n\n\nclass Mine(Base):\n"
+        '    """A class."""\n\n    text = """one\n\n    two"""\n    env = gem.Env(\n        1,  # here\n    )\n',
+        encoding="ascii",
+    )
+    assert code_lines(file) == 13
+    assert used_names(file) == {"gem.Env", "frame.work.Base", "frame.work.tool", "one.x"}

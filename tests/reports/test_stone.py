@@ -1,0 +1,151 @@
+"""Tables of the stone: every form says the same, escapes what it must, and says where nothing is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.facts import FACTS_FILE, Code, Fact, Facts, Header, Probe, Subject, Symbol, read_facts
+from bench.stacks import ROOT
+from reports.stone.render import render_files, render_tables
+from reports.stone.table import NO_EVIDENCE, tabulate
+from reports.stone.writers import csv_text, html_page, json_text, markdown_page
+
+PUBLISHED = ROOT / "reports" / "published" / "rosetta"
+HEADER = Header(
+    gathered=datetime(2026, 1, 2, tzinfo=UTC),
+    machine="m",
+    subjects=tuple(
+        Subject(framework=name, title=name.title(), release=f"{name}-1", python="3.11.1")
+        for name in ("one", "two")
+    ),
+)
+EVIDENCE = (
+    Symbol(name="m:A.b", distribution="one 1", what="field", signature="<int> | None", file="m.py", line=4),
+    Code(file="adapters/one/x.py", first=2, last=5, name="f", text='if a < b | c: "`"'),
+    Probe(name="p", sent="<x>", seen="& y", file="bench/p.py", line=9),
+)
+
+
+def of(value: str, row: str = "row") -> Facts:
+    fact = Fact(
+        framework="one", release="one-1", table="t", row=row, value=value, kind="probed", evidence=EVIDENCE
+    )
+    return Facts(HEADER, (fact,))
+
+
+def test_a_cell_without_a_fact_says_so_in_every_form():
+    facts = of("known")
+    table = tabulate(facts, "t", "T", "about", ["row", "another"])
+    assert [[cell.value for cell in row.cells] for row in table.rows] == [
+        ["known", NO_EVIDENCE],
+        [NO_EVIDENCE] * 2,
+    ]
+    for text in (
+        csv_text(table),
+        json_text(table),
+        markdown_page(facts, table, ""),
+        html_page(facts, table, [table], ""),
+    ):
+        assert text.count(NO_EVIDENCE) >= 3
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if "id" in found:
+            self.ids.add(found["id"])
+        if tag == "a":
+            self.links.append(found["href"])
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@settings(max_examples=30)
+@given(
+    value=st.text(
+        st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp", "Cs"]), min_size=1, max_size=40
+    )
+)
+def test_any_value_is_carried_by_every_form(value):
+    facts = of(value)
+    table = tabulate(facts, "t", "T", "about", code=True)
+    rows = list(csv.DictReader(io.StringIO(csv_text(table))))
+    assert rows[0]["value"] == value
+    assert json.loads(rows[0]["evidence"]) == json.loads(json_text(table))["rows"][0]["cells"][0]["evidence"]
+    reader = _Reader()
+    reader.feed(html_page(facts, table, [table], ""))
+    assert value in reader.text
+
+
+@pytest.mark.parametrize("code", [True, False])
+def test_every_link_of_a_page_leads_to_evidence_that_is_there(code):
+    facts = of("`a|b` <c> *d* [e]")
+    table = tabulate(facts, "t", "T", "about", code=code)
+    reader = _Reader()
+    reader.feed(html_page(facts, table, [table], "../"))
+    within = {link[1:] for link in reader.links if link.startswith("#")}
+    assert within - {"content"} <= reader.ids
+    assert {"t-e1", "t-e2", "t-e3"} <= within
+    assert "../adapters/one/x.py#L2-L5" in reader.links
+    assert "../bench/p.py#L9" in reader.links
+
+
+def test_markdown_keeps_its_cells_whatever_a_value_holds():
+    facts = of("`a|b` c|d")
+    text = markdown_page(facts, tabulate(facts, "t", "T", "about"), "../")
+    (row,) = [line for line in text.splitlines() if line.startswith("| row ")]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 4
+    assert {int(n) for n in re.findall(r"\(#e(\d+)\)", text)} == {
+        int(n) for n in re.findall(r'<a id="e(\d+)">', text)
+    }
+
+
+def test_evidence_without_a_way_to_the_repository_names_places_and_links_to_none():
+    facts = of("x")
+    reader = _Reader()
+    reader.feed(html_page(facts, tabulate(facts, "t", "T", "about"), [], ""))
+    assert all(link.startswith("#") for link in reader.links)
+    assert "adapters/one/x.py:2" in reader.text
+
+
+def test_the_published_tables_are_what_the_published_facts_give():
+    facts = read_facts(PUBLISHED / FACTS_FILE)
+    files = render_files(facts, root="../../../")
+    assert {path.name for path in PUBLISHED.iterdir()} == set(files)
+    assert [
+        name for name, text in files.items() if (PUBLISHED / name).read_text(encoding="utf-8") != text
+    ] == []
+
+
+def test_the_published_facts_fill_every_cell_and_lead_to_files_that_are_there():
+    facts = read_facts(PUBLISHED / FACTS_FILE)
+    empty = [
+        (table.name, row.name)
+        for table in render_tables(facts)
+        for row in table.rows
+        for cell in row.cells
+        if not cell.evidence
+    ]
+    assert empty == []
+    named = {one.file for fact in facts.facts for one in fact.evidence if isinstance(one, Code | Probe)}
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+    assert {path.parent.name for path in Path(ROOT / "adapters").glob("*/adapter.toml")} == {
+        subject.framework for subject in facts.subjects
+    }
