@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import random
+from asyncio import CancelledError, current_task
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -212,12 +213,14 @@ class Episode(Generic[StateT]):
         try:
             started = environment.start(found, episode_rng(environment, found, seed))
             state: StateT = await started if isawaitable(started) else started
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the text of the exception may hold the answer
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - the text of the exception may hold the answer
+            _pass_on_cancellation(error)
             _log_failure(environment, "start", error)
             raise StartError(environment.name, "start", error) from None
         try:
             return cls(environment, found, seed, state)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - as above
+            _pass_on_cancellation(error)
             _log_failure(environment, "prompt", error)
             closing = environment.close(state)
             if closing is not None:
@@ -340,7 +343,8 @@ class Episode(Generic[StateT]):
             observation = _observation(cast("ToolOutput", output))
         except ToolError as error:
             return await self._fault(call, ErrorCode.TOOL_ERROR, str(error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the episode survives whatever a tool does
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - the episode survives whatever a tool does
+            _pass_on_cancellation(error)
             return await self._break(call, tool, error)
         self.turn += 1
         if self._exchanges is not None:
@@ -370,7 +374,8 @@ class Episode(Generic[StateT]):
             cause = self.environment.outcome(self.state)
             if cause is not None and not isinstance(cause, Cause):
                 raise TypeError(f"outcome returns a Cause or None, not {type(cause).__name__}")  # noqa: TRY301
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the text of the exception may hold the answer
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - the text of the exception may hold the answer
+            _pass_on_cancellation(error)
             raise self._failed("outcome", error, OutcomeError) from None
         self.cause = Cause.BUDGET if cause is None and self.turn >= self.environment.max_turns else cause
 
@@ -392,7 +397,8 @@ class Episode(Generic[StateT]):
         except ScoringError:
             self.cause = Cause.ERROR
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as in _settle
+        except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - as in _settle
+            _pass_on_cancellation(error)
             raise self._failed("rubric", error, ScoringError) from None
         if cause is not None:
             self._close_ledger()
@@ -421,7 +427,8 @@ class Episode(Generic[StateT]):
         if not self._closed:
             try:
                 status = self.environment.status(self.state)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - the message alone still says what is wrong
+            except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - the message alone still says what is wrong
+                _pass_on_cancellation(error)
                 self._remember("status", error)
         return Observation.of(f"{message}\n{status}" if status else message, code)
 
@@ -507,6 +514,17 @@ class Episode(Generic[StateT]):
             copy.restore(snapshot)
             copies.append(copy)
         return copies
+
+
+def _pass_on_cancellation(error: BaseException) -> None:
+    """Raise what cancels the running task; a `CancelledError` that code raises by itself is a failure like others."""
+    if isinstance(error, CancelledError):
+        try:
+            task = current_task()
+        except RuntimeError:
+            return
+        if task is not None and task.cancelling():
+            raise error
 
 
 def _log_failure(environment: Environment[Any], part: str, error: BaseException) -> None:

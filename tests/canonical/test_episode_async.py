@@ -180,7 +180,8 @@ class TestWithALoop:
         transcript = asyncio.run(play_async(Judged(), "train/1", 0, [ADD]))
         assert (transcript.cause, transcript.total) == (Cause.SOLVED, 1.0)
 
-    def test_an_async_tool_that_raises_is_an_observation(self) -> None:
+    @pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError("as if from outside")], ids=repr)
+    def test_an_async_tool_that_raises_is_an_observation(self, error: BaseException) -> None:
         class Failing(Waiter):
             name = "failing"
 
@@ -192,7 +193,7 @@ class TestWithALoop:
                     dishes: How many.
                 """
                 await asyncio.sleep(0)
-                raise SystemExit(2)
+                raise error
 
         transcript = asyncio.run(play_async(Failing(), "train/table", 0, [ORDER]))
         assert transcript.steps[0].result.observation.error is ErrorCode.INTERNAL_ERROR

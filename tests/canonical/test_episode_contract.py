@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -198,6 +199,7 @@ class TestErrors:
             StopIteration(CANARY),
             TimeoutError(CANARY),
             ExceptionGroup(CANARY, [ValueError(CANARY)]),
+            asyncio.CancelledError(CANARY),
         ],
         ids=lambda error: type(error).__name__,
     )

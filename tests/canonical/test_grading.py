@@ -159,7 +159,11 @@ def test_spins(solution):
 def test_passes(solution): assert solution.call("m:f") == 1
 """
     passed = graded("import time\ndef f(): return 1\ndef slow(): time.sleep(99)\n", tests, test_s=4.0)
-    assert [name for name, is_passed in passed.items() if is_passed] == ["test_waits", "test_spins", "test_passes"]
+    assert [name for name, is_passed in passed.items() if is_passed] == [
+        "test_waits",
+        "test_spins",
+        "test_passes",
+    ]
 
 
 # Each returns, prints or forges something else than 5, and would pass a grader that trusts the process it grades.

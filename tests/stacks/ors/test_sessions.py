@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from canonical.adapter import SessionError
 from canonical.content import ErrorCode
 from canonical.tool import ToolCall
 from tests.stacks.suite.secrets import state_after
@@ -27,22 +24,6 @@ def test_calls_of_one_session_at_once_are_carried_out_one_after_the_other(lab):
 
     one_by_one = asyncio.run(lab.play("train/0", 0, [ToolCall("draw")] * 16)).steps
     assert set(asyncio.run(at_once())) == {step.result.observation.text for step in one_by_one}
-
-
-def test_a_tool_that_pretends_to_be_cancelled_hangs_nothing_and_tells_no_secret(lab, canary):
-    """The server would wait for the end of such a call for ever."""
-
-    async def main():
-        async with asyncio.timeout(20), lab.connect() as session:
-            await session.open("train/0", 0)
-            with pytest.raises(SessionError) as caught:
-                await session.step(ToolCall("vanish"))
-            return str(caught.value), await session.step(ToolCall("echo", {"text": "on"}))
-
-    text, result = asyncio.run(main())
-    assert "CancelledError" in text
-    assert canary not in text
-    assert result.observation.text == "on"
 
 
 def test_a_server_that_stops_frees_the_episodes_of_clients_that_are_gone_without_a_word(lab, raw):

@@ -35,6 +35,7 @@ ACTIONS = (
     ToolCall("refuse"),
     ToolCall("crash"),
     ToolCall("leave"),
+    ToolCall("vanish"),
     ToolCall("setup"),
     ToolCall("reset", {"seed": 3}),
     ToolCall("close"),
