@@ -36,10 +36,12 @@ _QUANTITIES = (
 class _Stage(NamedTuple):
     sessions: int
     turns: int
+    is_last: bool
+    """Whether it is the last trial of its shape."""
 
 
 async def calibrate(
-    request: Request, loads: Sequence[int], on_progress: OnProgress = ignore_progress
+    request: Request, loads: Sequence[int], *, trials: int = 1, on_progress: OnProgress = ignore_progress
 ) -> CostModel:
     """Measure the cells of a cost model, fit it, predict other cells, measure those too, and write a run folder.
 
@@ -51,6 +53,7 @@ async def calibrate(
     Args:
         request: What to measure; the workload of its plan is replaced.
         loads: Numbers of sessions to try it on, ascending.
+        trials: How often each cell is measured; predictions are held against the trial in the middle.
         on_progress: Hears how far it has come.
 
     Raises:
@@ -67,8 +70,17 @@ async def calibrate(
     half = max(loads[0] + 1, loads[-1] // 2)
     fitted = sorted({loads[0], (loads[0] + half) // 2, half})
     stages = [
-        *(_Stage(sessions, turns) for turns in FIT_TURNS for sessions in fitted),
-        *(_Stage(sessions, CHECK_TURNS) for sessions in loads),
+        *(
+            _Stage(sessions, turns, trial == trials - 1)
+            for trial in range(trials)
+            for turns in FIT_TURNS
+            for sessions in fitted
+        ),
+        *(
+            _Stage(sessions, CHECK_TURNS, trial == trials - 1)
+            for sessions in loads
+            for trial in range(trials)
+        ),
     ]
     stack = request.stack
     async with start_worker(stack.python, stack.worker, label=f"the {stack.label} client") as driver:
@@ -85,7 +97,7 @@ async def calibrate(
                     cost = _fitted(read_run(request.folder))
                     _write_cost(writer, cost)
                 idle_ns.append(await _measure(recording, stage, number))
-                if stage.turns == CHECK_TURNS and cost is not None:
+                if stage.turns == CHECK_TURNS and stage.is_last and cost is not None:
                     _write_predictions(writer, cost, read_run(request.folder), stage.sessions)
             on_progress(Progress("cells", len(stages), len(stages)))
             recording.conclude()
@@ -147,17 +159,17 @@ def _write_predictions(writer: RunWriter, cost: CostModel, run: Run, sessions: i
             )
         )
         return
-    for (quantity, unit), predicted, measured in zip(
-        _QUANTITIES, predict(cost, seen[-1]), measure(seen[-1]), strict=True
-    ):
+    for place, (quantity, unit) in enumerate(_QUANTITIES):
+        # Of several trials the one in the middle counts, by what is compared.
+        chosen = sorted(seen, key=lambda one: measure(one)[place])[len(seen) // 2]
         writer.write(
             Prediction(
-                cell=seen[-1].cell,
+                cell=chosen.cell,
                 sessions=sessions,
                 quantity=quantity,
                 unit=unit,
-                predicted=predicted,
-                measured=measured,
+                predicted=predict(cost, chosen)[place],
+                measured=measure(chosen)[place],
             )
         )
 

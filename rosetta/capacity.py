@@ -117,6 +117,13 @@ class Loads(click.ParamType):  # type: ignore[type-arg]  # generic in newer rele
     "--loads", default=_LOADS, show_default=True, type=Loads(), help="With --check, the numbers of sessions."
 )
 @click.option(
+    "--trials",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="With --check, how often each cell is measured.",
+)
+@click.option(
     "--ceiling",
     "searched",
     type=click.Path(exists=True, path_type=Path),
@@ -141,6 +148,7 @@ def plan(
     utilisation: float,
     check: bool,
     loads: tuple[int, ...],
+    trials: int,
     searched: Path | None,
     out: Path | None,
     build: bool,
@@ -163,7 +171,7 @@ def plan(
         if costs is not None:
             raise click.UsageError("--check measures the costs anew; leave --costs out")
         make_ready([stack], console, build=build)
-        costs = _check(stack, environment, loads, out, console)
+        costs = _check(stack, environment, loads, trials=trials, out=out, console=console)
     if sessions is None and searched is None:
         return
     folder = costs or _newest(stack, load_environment(environment).name)
@@ -197,7 +205,7 @@ def _newest(stack: Stack, environment: str) -> Path | None:
 
 
 def _check(
-    stack: Stack, environment: str, loads: tuple[int, ...], out: Path | None, console: Console
+    stack: Stack, environment: str, loads: tuple[int, ...], *, trials: int, out: Path | None, console: Console
 ) -> Path:
     # The statistics behind it take seconds to import, which no other verb should pay.
     from bench.calibration import calibrate  # noqa: PLC0415
@@ -213,7 +221,7 @@ def _check(
         stack=stack, environment=environment, plan=QUICK, folder=folder, arguments=tuple(sys.argv[1:])
     )
     with console.progress() as show:
-        asyncio.run(calibrate(request, loads, show))
+        asyncio.run(calibrate(request, loads, trials=trials, on_progress=show))
     rendered = render_capacity(read_run(folder))
     page = write_report(rendered, folder)
     console.result(
