@@ -228,8 +228,10 @@ async def play_fault(
         if name == "half-open":
             await _nft("delete", "table", "inet", "rosetta")
         await _whole(fleet)
+        # No more than the proxy's limits were made for.
+        fresh_sessions = min(_FRESH, request.sessions)
         fresh = await hold(
-            fleet, request.stack, scripts, sessions=_FRESH, workload=request.workload,
+            fleet, request.stack, scripts, sessions=fresh_sessions, workload=request.workload,
             connect_timeout_s=request.connect_timeout_s,
         )  # fmt: skip
         succeeded = outcome.succeeded if outcome else 0
@@ -238,7 +240,7 @@ async def play_fault(
             proxy=proxy.name, title=proxy.title, name=deed.title, sessions=request.sessions,
             opened=outcome.opened if outcome else request.sessions, succeeded=succeeded, lost=dict(lost),
             unaccounted=max(0, request.sessions - succeeded - sum(lost.values())), held_after=left,
-            settled_s=round(settled_s, 1), fresh_succeeded=fresh.succeeded, fresh_sessions=_FRESH,
+            settled_s=round(settled_s, 1), fresh_succeeded=fresh.succeeded, fresh_sessions=fresh_sessions,
             events=tuple(events), ended_by=ended_by,
         )  # fmt: skip
 
