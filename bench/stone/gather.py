@@ -10,11 +10,14 @@ from bench.facts import Fact, Facts
 from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress
 from bench.stacks import ROOT, Stack
-from bench.stone import handwritten, pieces, words
-from bench.stone.subject import Subject, take_in_hand
+from bench.stone import handwritten, pieces, rewards, tasks, tools, words
+from bench.stone.subject import take_in_hand
 
-EACH = (words.gather, handwritten.gather, pieces.gather)
-"""What is gathered from one framework at a time."""
+READ = (words.gather, handwritten.gather, pieces.gather)
+"""What is read, of one framework at a time."""
+
+PROBED = (tools.gather, rewards.gather, tasks.gather)
+"""What is tried through the framework."""
 
 
 async def gather(stacks: Sequence[Stack], on_progress: OnProgress = lambda _: None) -> Facts:
@@ -31,14 +34,10 @@ async def gather(stacks: Sequence[Stack], on_progress: OnProgress = lambda _: No
         on_progress(Progress("gathering", number, len(stacks), stack.label))
         async with take_in_hand(stack) as subject:
             subjects.append(subject.described)
-            found += gather_one(subject)
+            found += [fact for table in READ for fact in table(subject)]
+            found += [fact for table in PROBED for fact in await table(subject)]
     on_progress(Progress("gathering", len(stacks), len(stacks), ""))
     return facts.merge(_header(subjects), [found])
-
-
-def gather_one(subject: Subject) -> list[Fact]:
-    """Return the facts about one framework."""
-    return [fact for table in EACH for fact in table(subject)]
 
 
 def _header(subjects: Sequence[facts.Subject]) -> facts.Header:

@@ -45,7 +45,7 @@ def gather(subject: Subject) -> list[Fact]:
 def _shown(subject: Subject, shown_by: str) -> Evidence:
     kind, _, name = shown_by.partition(":")
     if kind == "feature":
-        return _feature(subject, name)
+        return proof_of(subject, Feature(name))
     return shown_in_source(kind, name)
 
 
@@ -66,8 +66,8 @@ def shown_in_source(kind: str, name: str) -> Code:
     return code_of(ROOT / path, function)
 
 
-def _feature(subject: Subject, name: str) -> Probe:
-    feature = Feature(name)
+def proof_of(subject: Subject, feature: Feature) -> Probe:
+    """Return what conformance has proven and kept of a feature of the release."""
     kept = json.loads(subject.stack.features_file.read_text(encoding="utf-8"))
     proven = kept[subject.stack.release.label][feature]
     probe = line_of(ROOT / "bench" / "features.py", f"Feature.{feature.name}:")

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.facts import FACTS_FILE, Facts
-from reports.stone import code, pieces, words
+from reports.stone import code, pieces, reward, tasks, tools, words
 from reports.stone.table import Table
 from reports.stone.writers import contents, csv_text, html_page, json_text, markdown_page
 
-TABLES: tuple[Callable[[Facts], Table], ...] = (words.render, code.render, pieces.render)
+TABLES: tuple[Callable[[Facts], Table], ...] = (
+    words.render,
+    code.render,
+    pieces.render,
+    tools.render,
+    reward.render,
+    tasks.render,
+)
 """One renderer per table, in the order of a reader."""
 
 

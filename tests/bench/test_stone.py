@@ -8,14 +8,18 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from bench.stacks import ROOT
 from bench.stone.handwritten import BASELINES, FILE, code_lines, used_names
 from bench.stone.pieces import shown_in_source
 from bench.stone.places import NoSuchPlace, code_of, find_definition, find_place
+from bench.stone.tools import KINDS, SIGNATURES, differences
 from bench.worker.inspection import inspect_name
 from canonical.adapter import AdapterFacts, Feature
+from canonical.catalogue import load_environment
 from canonical.stone import Piece, PieceName
 
 ADAPTERS = sorted(path.parent for path in (ROOT / "adapters").glob("*/adapter.toml"))
@@ -126,3 +130,34 @@ def test_only_lines_with_code_are_counted_and_names_by_where_they_come_from(tmp_
     )
     assert code_lines(file) == 13
     assert used_names(file) == {"gem.Env", "frame.work.Base", "frame.work.tool", "one.x"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(value=JSON)
+def test_what_arrives_as_it_was_sent_has_no_differences(value):
+    assert differences(value, json.loads(json.dumps(value))) == []
+
+
+@given(sent=JSON, arrived=JSON)
+def test_whatever_arrives_otherwise_is_named(sent, arrived):
+    assert (differences(sent, arrived) == []) == (
+        json.dumps(sent, sort_keys=True) == json.dumps(arrived, sort_keys=True)
+    )
+
+
+def test_what_is_lost_changed_or_added_is_named_by_its_path():
+    sent = {"name": "t", "parameters": {"properties": {"a": {"default": 3, "enum": [1, 2]}}}}
+    arrived = {"name": "t", "parameters": {"properties": {"a": {"enum": [1, "2"], "title": "A"}}}}
+    at = "/parameters/properties/a"
+    assert differences(sent, arrived) == [f"{at}/default", f"{at}/enum/1", f"{at}/title"]
+
+
+def test_the_signatures_show_every_kind_that_the_table_names():
+    environment = load_environment(str(SIGNATURES))
+    assert {tool.name for tool in environment.tools} == set(KINDS)

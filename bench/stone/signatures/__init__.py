@@ -1,0 +1,1 @@
+"""Signatures: an environment with one tool for each kind of parameter."""

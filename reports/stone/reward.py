@@ -1,0 +1,20 @@
+"""When the reward arrives, and who reads what."""
+
+from __future__ import annotations
+
+from bench.facts import Facts
+from reports.stone.table import Table, tabulate
+
+
+def render(facts: Facts) -> Table:
+    """Return what trainers of different habits read of the same two episodes."""
+    return tabulate(
+        facts,
+        "reward",
+        "Reward: when it arrives, and who reads what",
+        "The same two episodes through the adapter of each framework: one of an environment that pays at every step, and one of Wordle, "
+        "which pays at the end. The first four calls, or two, end the episode; one more is made after the end. A trainer that "
+        "sums adds up all of them; one that takes the last value takes that of the step that ends the episode; the framework's "
+        "own return is what its trainers are given. Where the reward of a step is emulated, the framework itself has none on "
+        "the trace, and the adapter carries it as the first row says.",
+    )
