@@ -94,7 +94,13 @@ class Service:
             self._send(await self._carry_out(request))
         except asyncio.CancelledError:
             raise
-        except (ValidationError, json.JSONDecodeError, RequestError, UnknownEnvironmentError, UnknownWay) as error:
+        except (
+            ValidationError,
+            json.JSONDecodeError,
+            RequestError,
+            UnknownEnvironmentError,
+            UnknownWay,
+        ) as error:
             self._send(protocol.Failed(seq=seq, kind="request", reason=str(error)))
         except SessionError as error:
             self._send(protocol.Failed(seq=seq, kind="session", reason=str(error)))
