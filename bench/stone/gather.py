@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bench import facts
 from bench.facts import Fact, Facts
 from bench.machine import Machine, read_revision
-from bench.progress import OnProgress, Progress
+from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
 from bench.stone import handwritten, pieces, rewards, tasks, tools, words
+from bench.stone.sharing import gather_sharing
 from bench.stone.subject import take_in_hand
 
 READ = (words.gather, handwritten.gather, pieces.gather)
@@ -20,13 +22,21 @@ PROBED = (tools.gather, rewards.gather, tasks.gather)
 """What is tried through the framework."""
 
 
-async def gather(stacks: Sequence[Stack], on_progress: OnProgress = lambda _: None) -> Facts:
+async def gather(
+    stacks: Sequence[Stack], on_progress: OnProgress = ignore_progress, *, together: bool = True
+) -> Facts:
     """Gather all facts about frameworks; their stacks must be ready.
+
+    Args:
+        stacks: The frameworks, in the order of the columns.
+        on_progress: Told what is going on.
+        together: Whether to resolve them together, which takes minutes and a network.
 
     Raises:
         UnresolvedSymbols: An `adapter.toml` names a symbol that the release does not have.
         NoSuchPlace: An `adapter.toml` names a place that is not there.
         WorkerError: A worker broke down.
+        StackError: uv is not installed.
     """
     found: list[Fact] = []
     subjects: list[facts.Subject] = []
@@ -36,6 +46,9 @@ async def gather(stacks: Sequence[Stack], on_progress: OnProgress = lambda _: No
             subjects.append(subject.described)
             found += [fact for table in READ for fact in table(subject)]
             found += [fact for table in PROBED for fact in await table(subject)]
+    if together:
+        on_progress(Progress("gathering", len(stacks), len(stacks), "which of them fit together"))
+        found += await asyncio.to_thread(gather_sharing, stacks)
     on_progress(Progress("gathering", len(stacks), len(stacks), ""))
     return facts.merge(_header(subjects), [found])
 

@@ -69,10 +69,23 @@ class Subject:
         data: JsonValue = None,
     ) -> Fact:
         """Return a fact about this framework."""
-        return Fact(
-            framework=self.name, release=self.stack.release.label, table=table, row=row, value=value, kind=kind,
-            evidence=tuple(evidence), data=data,
-        )  # fmt: skip
+        return fact_of(self.stack, table, row, value, kind, evidence, data)
+
+
+def fact_of(  # noqa: PLR0917 - as the columns of a file of facts
+    stack: Stack,
+    table: str,
+    row: str,
+    value: str,
+    kind: Kind,
+    evidence: Iterable[Evidence],
+    data: JsonValue = None,
+) -> Fact:
+    """Return a fact about the framework of a stack."""
+    return Fact(
+        framework=stack.adapter, release=stack.release.label, table=table, row=row, value=value, kind=kind,
+        evidence=tuple(evidence), data=data,
+    )  # fmt: skip
 
 
 @asynccontextmanager

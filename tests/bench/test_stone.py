@@ -16,6 +16,7 @@ from bench.stacks import ROOT
 from bench.stone.handwritten import BASELINES, FILE, code_lines, used_names
 from bench.stone.pieces import shown_in_source
 from bench.stone.places import NoSuchPlace, code_of, find_definition, find_place
+from bench.stone.sharing import blame, clause, plain
 from bench.stone.tools import KINDS, SIGNATURES, differences
 from bench.worker.inspection import inspect_name
 from canonical.adapter import AdapterFacts, Feature
@@ -161,3 +162,23 @@ def test_what_is_lost_changed_or_added_is_named_by_its_path():
 def test_the_signatures_show_every_kind_that_the_table_names():
     environment = load_environment(str(SIGNATURES))
     assert {tool.name for tool in environment.tools} == set(KINDS)
+
+
+SAID = """  \u00d7 No solution found when resolving dependencies:
+  \u2570\u2500\u25b6 Because only one==1.0 is available and one==1.0 depends on
+      tool<2, we can conclude that all versions of one need tool<2.
+      And because two==2.0 depends on tool>=2, we can conclude that they are incompatible.
+
+hint: try something else
+"""
+
+
+def test_what_a_resolver_says_is_told_without_its_frame_and_begins_with_what_excludes_what():
+    text = plain(SAID)
+    assert text.startswith("Because only one==1.0 is available and one==1.0 depends on tool<2, we can")
+    assert text.endswith("they are incompatible.")
+    assert clause(text) == "only one==1.0 is available and one==1.0 depends on tool<2"
+    assert clause("something else") == "something else"
+    wanted = "one==1.0 wants tool<2 and two==2.0 wants tool>=2"
+    assert blame(text, ["one==1.0", "two==2.0"]) == wanted
+    assert blame("Because of the moon, we can conclude nothing", ["one==1.0"]) == "of the moon"
