@@ -30,8 +30,8 @@ PUBLISHED = ROOT / "reports" / "published" / "rosetta"
 )
 @click.option("--build", is_flag=True, help="With --gather, build the stacks first when they are not ready.")
 @click.option(
-    "--apart", is_flag=True,
-    help="With --gather, do not resolve the frameworks together, which takes minutes and a network.",
+    "--no-install", is_flag=True,
+    help="With --gather, do not install each framework afresh and resolve them together, which takes minutes and a network.",
 )  # fmt: skip
 @click.option(
     "--facts", "source", type=click.Path(path_type=Path), default=PUBLISHED / FACTS_FILE,
@@ -47,7 +47,7 @@ def tables(
     *,
     fresh: bool,
     build: bool,
-    apart: bool,
+    no_install: bool,
     source: Path,
     compared: tuple[Path, Path] | None,
     out: Path | None,
@@ -63,7 +63,7 @@ def tables(
         _show_difference(compared, console)
         return
     folder = out or PUBLISHED
-    facts = _gathered(console, build=build, together=not apart) if fresh else read_facts(source)
+    facts = _gathered(console, build=build, install=not no_install) if fresh else read_facts(source)
     files = render_files(facts, root=_way_to_root(folder))
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -76,12 +76,12 @@ def tables(
     )
 
 
-def _gathered(console: Console, *, build: bool, together: bool) -> Facts:
+def _gathered(console: Console, *, build: bool, install: bool) -> Facts:
     stacks = [find_stack(name) for name in adapter_names()]
     make_ready(stacks, console, build=build)
     with console.progress() as show:
         try:
-            return asyncio.run(gather(stacks, show, together=together))
+            return asyncio.run(gather(stacks, show, install=install))
         except (NoSuchPlace, UnresolvedSymbols) as error:
             raise click.ClickException(f"an adapter.toml says what is not so: {error}") from error
 

@@ -12,6 +12,7 @@ from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
 from bench.stone import handwritten, pieces, rewards, tasks, tools, words
+from bench.stone.local import gather_local
 from bench.stone.sharing import gather_sharing
 from bench.stone.subject import take_in_hand
 
@@ -23,20 +24,20 @@ PROBED = (tools.gather, rewards.gather, tasks.gather)
 
 
 async def gather(
-    stacks: Sequence[Stack], on_progress: OnProgress = ignore_progress, *, together: bool = True
+    stacks: Sequence[Stack], on_progress: OnProgress = ignore_progress, *, install: bool = True
 ) -> Facts:
     """Gather all facts about frameworks; their stacks must be ready.
 
     Args:
         stacks: The frameworks, in the order of the columns.
         on_progress: Told what is going on.
-        together: Whether to resolve them together, which takes minutes and a network.
+        install: Whether to install each of them afresh and to resolve them together, which takes minutes and a network.
 
     Raises:
         UnresolvedSymbols: An `adapter.toml` names a symbol that the release does not have.
         NoSuchPlace: An `adapter.toml` names a place that is not there.
         WorkerError: A worker broke down.
-        StackError: uv is not installed.
+        StackError: uv is not installed, or a framework cannot be installed.
     """
     found: list[Fact] = []
     subjects: list[facts.Subject] = []
@@ -46,8 +47,11 @@ async def gather(
             subjects.append(subject.described)
             found += [fact for table in READ for fact in table(subject)]
             found += [fact for table in PROBED for fact in await table(subject)]
-    if together:
-        on_progress(Progress("gathering", len(stacks), len(stacks), "which of them fit together"))
+    if install:
+        for number, stack in enumerate(stacks):
+            on_progress(Progress("installing", number, len(stacks), stack.label))
+            found += await asyncio.to_thread(gather_local, stack)
+        on_progress(Progress("installing", len(stacks), len(stacks), "which of them fit together"))
         found += await asyncio.to_thread(gather_sharing, stacks)
     on_progress(Progress("gathering", len(stacks), len(stacks), ""))
     return facts.merge(_header(subjects), [found])

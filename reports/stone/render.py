@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.facts import FACTS_FILE, Facts
-from reports.stone import code, pieces, reward, sharing, tasks, tools, words
+from reports.stone import code, local, pieces, reward, sharing, tasks, tools, words
 from reports.stone.table import Table
 from reports.stone.writers import contents, csv_text, html_page, json_text, markdown_page
 
@@ -16,6 +16,7 @@ TABLES: tuple[Callable[[Facts], Table], ...] = (
     tools.render,
     reward.render,
     tasks.render,
+    local.render,
     sharing.render,
 )
 """One renderer per table, in the order of a reader."""

@@ -19,7 +19,7 @@ PUBLISHED = ROOT / "reports" / "published" / "rosetta" / FACTS_FILE
 def test_the_stack_says_what_is_published(name):
     stack = find_stack(name)
     build_stack(stack)
-    found = asyncio.run(gather([stack], together=False))
+    found = asyncio.run(gather([stack], install=False))
     published = read_facts(PUBLISHED)
     tables = {fact.table for fact in found.facts}
     mine = tuple(fact for fact in published.of_framework(name) if fact.table in tables)
