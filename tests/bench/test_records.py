@@ -267,7 +267,7 @@ def stories(draw):
 
 
 class TestRoundTrip:
-    @never_timed
+    @settings(never_timed, max_examples=40)
     @given(head=headers, records=stories())
     def test_every_record_reads_back_equal(self, tmp_path_factory, head, records):
         folder = tmp_path_factory.mktemp("run")

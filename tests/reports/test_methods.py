@@ -184,6 +184,7 @@ def test_the_executor_and_the_cross_check_stand_beside_the_ceiling(bursting: Run
     assert "both agree at 32 sessions: median of step 1.00 s by locust (n 96)" in section
 
 
+@pytest.mark.slow
 def test_a_run_without_them_says_nothing_of_them(whole_run: Run) -> None:
     text = render_run(whole_run).files[MARKDOWN].decode()
     for words in ("Open arrivals", "published method beside", "Width of the executor", "Cross-check of"):

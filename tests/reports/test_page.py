@@ -139,6 +139,7 @@ def test_a_whole_and_quiet_run_carries_no_banner(whole_report: RenderedReport) -
     assert 'class="banner' not in whole_report.files[PAGE].decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("story", "title", "words"),
     [
@@ -199,6 +200,7 @@ def test_text_from_a_run_is_shown_and_never_obeyed(make_run: MakeRun, read_page:
     assert not any(tag == "img" for tag, _ in page.attributes)
 
 
+@pytest.mark.slow
 def test_hostile_text_cannot_break_a_markdown_table(make_run: MakeRun) -> None:
     """Every row of every table has as many fields as its head, whatever a server answered."""
     report = render_run(

@@ -60,6 +60,7 @@ def test_a_report_does_not_tell_where_it_was_made(whole_run: Run, whole_report: 
         assert str(ROOT).encode() not in content, name
 
 
+@pytest.mark.slow
 def test_rendering_changes_nothing_in_the_folder_of_the_run(make_run: Callable[..., Run]) -> None:
     """Records are raw material: a report reads them."""
     run = make_run(ladder=(8,))
@@ -114,6 +115,7 @@ def test_damaged_samples_are_refused_and_not_reported_as_absent(make_run: Callab
         render_run(run)
 
 
+@pytest.mark.slow
 def test_a_cell_without_samples_is_listed_and_left_out_of_the_numbers(make_run: Callable[..., Run]) -> None:
     """What has no samples has no latencies, but its end is reported."""
     run = make_run(ladder=(8, 16))

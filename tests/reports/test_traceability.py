@@ -52,6 +52,7 @@ def test_the_latencies_on_the_page_are_order_statistics_of_the_samples(
         assert row[name][0] == notation.duration(order_statistic(values, q))
 
 
+@pytest.mark.slow
 def test_failed_operations_stay_in_the_population_and_are_counted(
     make_run: MakeRun, read_page: ReadPage
 ) -> None:
@@ -66,6 +67,7 @@ def test_failed_operations_stay_in_the_population_and_are_counted(
     assert row["p50"][0] == notation.duration(order_statistic(values, 0.5))
 
 
+@pytest.mark.slow
 def test_failed_operations_are_listed_with_their_text_and_count(
     make_run: MakeRun, read_page: ReadPage
 ) -> None:
@@ -82,6 +84,7 @@ def test_failed_operations_are_listed_with_their_text_and_count(
     ]
 
 
+@pytest.mark.slow
 def test_too_few_operations_give_words_instead_of_a_number(make_run: MakeRun, read_page: ReadPage) -> None:
     """Below the n that an interval needs there is no quantile, and the page says how many it would take."""
     page = read_page(make_run(single_sessions=20, ladder=(8,), pairs=False, ratio=None))
@@ -162,6 +165,7 @@ def test_every_verdict_stands_with_value_limit_and_the_failing_criterion(
     assert row["held at once"][0] == f"{failing.sessions:,} sessions"
 
 
+@pytest.mark.slow
 def test_a_censored_ceiling_reads_as_at_least(make_run: MakeRun, read_page: ReadPage) -> None:
     """What a cap ended is no ceiling of the system."""
     page = read_page(make_run(ladder=(8, 16)))

@@ -215,6 +215,7 @@ def test_a_folder_without_records_is_named(rosetta: Rosetta, tmp_path: Path) -> 
     assert "records.jsonl is missing" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_report_can_be_written_elsewhere(rosetta: Rosetta, tmp_path: Path) -> None:
     run = Path(__file__).parents[2] / "reports" / "published" / "openenv-0.10.0-wordle"
     done = rosetta("report", str(run), "--out", str(tmp_path / "page"), "--json")
