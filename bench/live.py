@@ -66,8 +66,8 @@ def _fresh_worker(recording: Recording, name: str) -> Any:
 
 
 async def _live_scripts(environment: Environment[Any], recording: Recording) -> list[protocol.Script]:
-    # Frameworks that choose tasks by seeds alone take the seed as a place in the first split.
-    tasks = environment.tasks().split(environment.tasks().splits[0])
+    # Frameworks that choose tasks by seeds alone take the seed as a place in the split for training.
+    tasks = environment.tasks().split(environment.tasks().training_split)
     turns = recording.plan.live_turns
     scripts = []
     for seed, task in enumerate(tasks[: recording.plan.scripts]):
@@ -90,7 +90,7 @@ async def _live_scripts(environment: Environment[Any], recording: Recording) -> 
 
 async def _whole_scripts(environment: Environment[Any], recording: Recording) -> list[protocol.Script]:
     # A rollout lasts until its episode is over: some calls that leave it going, then what the oracle plays.
-    tasks = environment.tasks().split(environment.tasks().splits[0])
+    tasks = environment.tasks().split(environment.tasks().training_split)
     scripts = []
     for task in tasks[: recording.plan.rollouts]:
         solution = environment.oracle(task)

@@ -121,14 +121,19 @@ def import_file(path: Path) -> ModuleType:
 
 
 def _only_environment(module: ModuleType, source: str) -> Environment[Any]:
-    classes = [
+    defined = [
         member
         for member in vars(module).values()
         if inspect.isclass(member)
         and issubclass(member, Environment)
         and member.__module__ == module.__name__
-        and not inspect.isabstract(member)
     ]
+    classes = [member for member in defined if not inspect.isabstract(member)]
+    if not classes and len(defined) == 1:
+        lacking = " and ".join(f"`{name}`" for name in sorted(defined[0].__abstractmethods__))
+        raise UnknownEnvironmentError(
+            f"{source}: {defined[0].__name__} does not define {lacking}, which every environment must"
+        )
     if len(classes) != 1:
         found = ", ".join(cls.__name__ for cls in classes) or "none"
         raise UnknownEnvironmentError(

@@ -17,6 +17,9 @@ MAX_DEPTH = 4
 """From which depth on only what is required is filled in, so that models that contain themselves come to an end."""
 
 _SPREAD = 100
+_EDGES = 0.25
+"""How often a number is one that code forgets: nothing, one, or an end of what is allowed."""
+
 _WORDS = ("alpha", "beta", "42", "", "two words", "\u00e9t\u00e9", "line\nbreak")
 
 
@@ -139,6 +142,10 @@ class _Sampler(Definitions):
         if "multipleOf" in schema:
             return self._multiple(schema, schema["multipleOf"])
         low, high = _bounds(schema)
+        if self._rng.random() < _EDGES:
+            inside = [edge for edge in (0.0, 1.0, -1.0) if low < edge < high]
+            if inside:
+                return self._rng.choice(inside)
         # Away from the very ends, which may not be allowed themselves.
         return float(low + (high - low) * (0.001 + 0.998 * self._rng.random()))
 
@@ -149,6 +156,13 @@ class _Sampler(Definitions):
             least += 1
         if most * step == schema.get("exclusiveMaximum"):
             most -= 1
+        if self._rng.random() < _EDGES:
+            return (
+                self._rng.choice(
+                    [edge for edge in (least, most, 0, 1, -1) if least <= edge <= most] or [least]
+                )
+                * step
+            )
         return self._rng.randint(least, max(least, most)) * step
 
 

@@ -98,6 +98,22 @@ class TaskSet:
         """The names of the splits, in order."""
         return tuple(self._by_split)
 
+    @property
+    def training_split(self) -> str:
+        """The split that is played where none is named: `train` if there is one, else the first."""
+        return "train" if "train" in self._by_split else next(iter(self._by_split))
+
+    @property
+    def evaluation_split(self) -> str:
+        """The split to evaluate on where none is named.
+
+        `validation` if there is one, else `test`, else the first that is not for training, else the only one.
+        """
+        others = [name for name in self._by_split if name != self.training_split]
+        return next(
+            (name for name in ("validation", "test") if name in others), (others or [self.training_split])[0]
+        )
+
     def split(self, name: str) -> tuple[Task, ...]:
         """Return the tasks of a split, in order.
 

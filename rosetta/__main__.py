@@ -56,6 +56,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = cli.main(arguments, prog_name="rosetta", standalone_mode=False)
     except click.exceptions.Exit as wanted:
         code = wanted.exit_code
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.format_message())
+        code = WRONG_COMMAND
     except click.UsageError as error:
         if error.ctx is not None:
             click.echo(error.ctx.get_usage(), err=True)

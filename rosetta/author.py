@@ -25,7 +25,7 @@ from canonical.rollout import roll_out
 from canonical.transcript import Transcript, end_text, step_text
 from rosetta.actions import ActionsError, read_actions, read_transcripts
 from rosetta.authorship import check_hint, pointing_to_author
-from rosetta.console import FINDING, Console, output_options
+from rosetta.console import FINDING, Console, output_options, show
 from rosetta.keyboard import Keyboard, Misspelled
 from rosetta.options import choose_stack, make_ready, out_file_option, release_option
 
@@ -62,7 +62,7 @@ def envs(*, quiet: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("environment")
-@click.option("--task", help="Task id; the first one when left out.")
+@click.option("--task", help="Task id; the first one for training when left out.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the episode.")
 @pointing_to_author
 def play(environment: str, *, task: str | None, seed: int) -> None:
@@ -71,32 +71,33 @@ def play(environment: str, *, task: str | None, seed: int) -> None:
     With one tool that takes one argument, a line is that argument; otherwise write the tool's name and its first argument.
     """
     loaded = load_environment(environment)
-    asyncio.run(_play(loaded, task or next(iter(loaded.tasks())).id, seed))
+    tasks = loaded.tasks()
+    asyncio.run(_play(loaded, task or tasks.split(tasks.training_split)[0].id, seed))
 
 
 async def _play(environment: Environment[Any], task: str, seed: int) -> None:
     episode = await Episode.open_async(environment, task, seed=seed)
     keyboard = Keyboard(environment.tools, input)
     try:
-        click.echo(_messages_text(episode.prompt))
-        click.echo(f"\n{keyboard.how_to_act()}\nCtrl-D stops.\n")
+        show(_messages_text(episode.prompt))
+        show(f"\n{keyboard.how_to_act()}\nCtrl-D stops.\n")
         while episode.cause is None:
             try:
                 line = await asyncio.to_thread(input, "> ")
                 if not line.strip():
                     continue
                 if (told := keyboard.help(line)) is not None:
-                    click.echo(f"{told}\n")
+                    show(f"{told}\n")
                     continue
                 action = await asyncio.to_thread(keyboard.action, line)
             except EOFError:
                 click.echo("stopped")
                 return
             except Misspelled as error:
-                click.echo(f"{error}\n")
+                show(f"{error}\n")
                 continue
             result = await episode.step_async(action)
-            click.echo(f"{result.observation.text}\n")
+            show(f"{result.observation.text}\n")
         click.echo(f"{episode.cause.ending}, {episode.cause}: reward {episode.total:g}")
     finally:
         await episode.close_async()
@@ -127,7 +128,7 @@ def _messages_text(messages: tuple[Message, ...]) -> str:
 )
 @click.option("--temperature", type=float, help="model: sent with every request.")
 @click.option("--task", "task_ids", multiple=True, help="Task id; may be given several times.")
-@click.option("--split", help="Split to take tasks from; all splits when left out.")
+@click.option("--split", help="Split to take tasks from; all, those for training first, when left out.")
 @click.option(
     "--episodes",
     default=1,
@@ -167,7 +168,10 @@ def rollout(
     console = Console(quiet=quiet, as_json=as_json)
     loaded = load_environment(environment)
     tasks = loaded.tasks()
-    chosen = list(task_ids) or [task.id for task in (tasks.split(split) if split else tasks)][:episodes]
+    # Those for training first: whoever names no split does not mean the tasks that others are to be judged by.
+    splits = [split] if split else sorted(tasks.splits, key=lambda name: name != tasks.training_split)
+    listed = [task.id for name in splits for task in tasks.split(name)]
+    chosen = list(task_ids) or listed[:episodes]
     for task in chosen:
         tasks.get(task)
     if framework is None and (release is not None or build):
@@ -190,7 +194,7 @@ def rollout(
         async with _sessions(environment, loaded, framework, release, console, build=build) as connect:
             for index, task in enumerate(chosen):
                 if not (quiet or as_json):
-                    click.echo(f"--- {task}, seed {seed}")
+                    show(f"--- {task}, seed {seed}")
                 async with connect() as session:
                     transcript = await roll_out(
                         session,
@@ -199,7 +203,7 @@ def rollout(
                         seed=seed,
                         environment=loaded.name,
                         version=loaded.version,
-                        watch=None if quiet or as_json else lambda step: click.echo(step_text(step)),
+                        watch=None if quiet or as_json else lambda step: show(step_text(step)),
                     )
                 played.append(transcript)
                 if any(

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import traceback
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,29 @@ CANNOT_RUN = 3
 INTERRUPTED = 130
 
 
+_TELLING = {"\n", "\t"}
+_REORDERING = set("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def visible(text: str) -> str:
+    """Return text in which what would steer a terminal is written out, as an escape of Python.
+
+    A model writes what is shown, and its tools print what they like: sequences that clear the screen, set its title or fill
+    the clipboard, and marks that turn the order of characters round.
+    """
+    return "".join(
+        letter.encode("unicode_escape").decode("ascii")
+        if (unicodedata.category(letter) == "Cc" and letter not in _TELLING) or letter in _REORDERING
+        else letter
+        for letter in text
+    )
+
+
+def show(text: str) -> None:
+    """Print a text that may come from anywhere."""
+    click.echo(visible(text))
+
+
 class Console:
     """Write for a person, or for a program when `as_json`; say nothing beside the result when `quiet`."""
 
@@ -43,20 +67,23 @@ class Console:
 
     def result(self, text: str, value: Any) -> None:
         """Print a result: the text for a person, the value as JSON for a program."""
-        click.echo(_as_json(value) if self.as_json else text)
+        if self.as_json:
+            click.echo(_as_json(value))
+        else:
+            show(text)
 
     def say(self, text: str) -> None:
         """Say on stderr what is going on, unless quiet."""
         if not self.quiet:
-            self._stderr.print(escape(text), soft_wrap=True)
+            self._stderr.print(escape(visible(text)), soft_wrap=True)
 
     def error(self, text: str) -> None:
         """Say on stderr what went wrong."""
-        self._stderr.print(f"[bold red]error:[/] {escape(text)}", soft_wrap=True)
+        self._stderr.print(f"[bold red]error:[/] {escape(visible(text))}", soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Say on stderr what is not as it should be, although the command goes on."""
-        self._stderr.print(f"[bold yellow]warning:[/] {escape(text)}", soft_wrap=True)
+        self._stderr.print(f"[bold yellow]warning:[/] {escape(visible(text))}", soft_wrap=True)
 
     def place(self, raised: BaseException, file: Path) -> None:
         """Say on stderr which line of an author's code raised what.
@@ -72,7 +99,8 @@ class Console:
         ]
         place = "".join(f", line {one.lineno}, in {one.name}: {one.line}" for one in frames[-1:])
         name = frames[-1].filename if frames else file
-        self._stderr.print(escape(f"{name}{place}\n  {type(raised).__name__}: {raised}"), soft_wrap=True)
+        told = f"{name}{place}\n  {type(raised).__name__}: {raised}"
+        self._stderr.print(escape(visible(told)), soft_wrap=True)
 
     @contextmanager
     def progress(self) -> Iterator[OnProgress]:
@@ -107,12 +135,12 @@ class Console:
 
 def _as_json(value: Any) -> str:
     line = json.dumps(value, ensure_ascii=False)
+    # Escaped as JSON escapes them, lone surrogates and what would steer a terminal can be printed anywhere and read back.
     try:
         line.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        # Escaped as JSON escapes it, a lone surrogate can be printed anywhere and read back.
         return json.dumps(value)
-    return line
+    return line if visible(line) == line else json.dumps(value)
 
 
 def print_anything() -> None:

@@ -32,7 +32,7 @@ from bench.stacks import (
 from canonical.adapter import Level
 from canonical.catalogue import load_environment
 from rosetta.authorship import check_hint, pointing_to_author
-from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
+from rosetta.console import CANNOT_RUN, FINDING, Console, output_options, show
 from rosetta.options import (
     ALL,
     DEFAULT,
@@ -157,7 +157,7 @@ def conformance(
         if keep_features and result.passed:
             keep_proven(one.features_file, one.label, result.features)
         if not as_json:
-            click.echo(_conformance_text(one, result))
+            show(_conformance_text(one, result))
         for place, count in result.raised.most_common():
             often = "1 episode" if count == 1 else f"{count} episodes"
             console.warn(f"the environment raised {place}, in {often}; {check_hint(environment)}")

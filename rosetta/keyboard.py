@@ -60,7 +60,7 @@ class Keyboard:
     def help(self, line: str) -> str | None:
         """Return the answer to a line that asks for help, or None when it is an action."""
         word, _, name = line.strip().partition(" ")
-        if word != "help" or word in self._tools or self._sole is not None:
+        if word != "help" or word in self._tools or (self._sole is not None and self._sole[2]):
             return None
         tool = self._tools.get(name.strip())
         if tool is None:
@@ -83,8 +83,7 @@ class Keyboard:
             EOFError: There are no further lines.
         """
         if self._sole is not None:
-            name, argument, is_text = self._sole
-            return ToolCall(name, {argument: line.strip() if is_text else _json(line, "the argument is")})
+            return self._of_sole(*self._sole, line.strip())
         name, _, rest = line.strip().partition(" ")
         tool, rest = self._tools.get(name), rest.strip()
         if tool is None:
@@ -95,6 +94,16 @@ class Keyboard:
         if not isinstance(arguments, dict):
             raise Misspelled('the arguments must be a JSON object, such as {"argument": 1}')
         return ToolCall(name, arguments)
+
+    @staticmethod
+    def _of_sole(tool: str, argument: str, is_text: bool, line: str) -> ToolCall:
+        if is_text:
+            return ToolCall(tool, {argument: line})
+        # Whatever is no text may be written as it would be beside other tools, too.
+        value = _json(line.removeprefix(f"{tool} "), f"write the {argument} alone; what you wrote is")
+        if isinstance(value, dict) and set(value) == {argument}:
+            return ToolCall(tool, value)
+        return ToolCall(tool, {argument: value})
 
     def _asked(self, tool: Tool, first: str) -> dict[str, Any]:
         properties, required = _properties(tool), _required(tool)

@@ -80,7 +80,7 @@ class CompiledEnvironment(gem.Env):
         super().__init__()
         self.seed = _integer("seed", seed)
         tasks = self._environment.tasks()
-        self.split = tasks.splits[0] if split is None else split
+        self.split = tasks.training_split if split is None else split
         self.max_turns = self._environment.max_turns
         try:
             self._tasks = tasks.split(self.split)

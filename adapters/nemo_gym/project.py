@@ -139,7 +139,7 @@ def write_project(
     OmegaConf.save(OmegaConf.create(make_config(environment)), place / "configs" / f"{name}.yaml")
     tasks = environment.tasks()
     files: dict[str, Sequence[Task]] = {split: tasks.split(split) for split in tasks.splits}
-    files["example"] = tasks.split(tasks.splits[0])[:EXAMPLES]
+    files["example"] = tasks.split(tasks.training_split)[:EXAMPLES]
     for split, rows in files.items():
         with (place / "data" / f"{split}.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(_lines(environment, rows, seed, salt))

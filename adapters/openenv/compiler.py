@@ -208,7 +208,7 @@ class CompiledEnvironment(OpenEnvEnvironment[Action, Observation, EpisodeState])
                 return tasks.get(task), seed
             except UnknownTaskError as error:
                 raise Refusal(404, str(error)) from error
-        name = tasks.splits[0] if split is None else split
+        name = tasks.training_split if split is None else split
         if not isinstance(name, str):
             raise Refusal(422, f"split must be a text, not {_show(name)}")
         within = self._split(name)

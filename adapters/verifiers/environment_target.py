@@ -70,9 +70,9 @@ class CompiledEnvironment(vf.StatefulToolEnv):  # type: ignore[misc]
         self.environment = environment
         self.live: set[LiveEpisode] = set()
         self._episodes: dict[str, LiveEpisode] = {}
-        splits = environment.tasks().splits
-        train = environment.tasks().split(splits[0] if split is None else split)
-        evaluation = environment.tasks().split(splits[:2][-1] if eval_split is None else eval_split)
+        tasks = environment.tasks()
+        train = tasks.split(tasks.training_split if split is None else split)
+        evaluation = tasks.split(tasks.evaluation_split if eval_split is None else eval_split)
         rubric = vf.Rubric(funcs=[episode_return])
         for metric in (solved, truncated, turns):
             rubric.add_metric(metric)

@@ -191,7 +191,7 @@ class EpisodeTaskset(vf.Taskset[EpisodeTask, EpisodeTasksetConfig]):  # type: ig
         config = self.config
         environment = load_environment(config.environment)
         tasks = environment.tasks()
-        for task in tasks.split(tasks.splits[0] if config.split is None else config.split):
+        for task in tasks.split(tasks.training_split if config.split is None else config.split):
             yield EpisodeTask(make_data(environment, config.environment, task, config.seed), config.task)
 
 

@@ -310,7 +310,7 @@ class CannotScore(NoOracle):
     """Fail to score some states."""
 
     name = "cannot_score"
-    rubric: Rubric[Count] = Criterion("reached", lambda state: 1 / (state.value - 3))
+    rubric: Rubric[Count] = Criterion("reached", lambda state: 1 / (state.value % 2))
     reward = RewardSpec(Aggregation.TERMINAL, -1e9, 1e9)
 
 

@@ -26,7 +26,7 @@ from canonical.tool import ToolCall, tool
 from canonical.transcript import Transcript, first_difference
 from tests.canonical import liars, miniatures
 from tests.canonical.liars import LIARS
-from tests.canonical.miniatures import CANARY, STORES, Counter, CustomStore, Loose, Waiter
+from tests.canonical.miniatures import CANARY, STORES, Count, Counter, CustomStore, Loose, Waiter
 from tests.canonical.playing import play
 
 HONEST: list[Environment[Any]] = [
@@ -149,7 +149,7 @@ class TestSentences:
                 liars.CountsItsCalls,
                 ["gave two transcripts: observation differs at action 1", "This was call"],
             ),
-            (liars.PaysNoNumber, ["component 'reached' of the rubric gave nan", "at action 2: add("]),
+            (liars.PaysNoNumber, ["component 'reached' of the rubric gave nan", "at action 2: "]),
             (liars.CannotScore, ["the rubric raised ZeroDivisionError at CannotScore.<lambda>:"]),
             (liars.HasALazyOracle, ["the calls of the oracle do not end the episode of task 'train/"]),
             (liars.HasAModestOracle, ["the oracle reaches 0.0 of 1.0 in task 'train/"]),
@@ -163,7 +163,7 @@ class TestSentences:
         ids=lambda value: value.__name__ if isinstance(value, type) else "",
     )
     def test_the_sentence_says_what_and_where(self, liar: type[Environment[Any]], parts: list[str]) -> None:
-        (broken,) = check(liar(), episodes=12).broken
+        (broken,) = check(liar(), episodes=20).broken
         for part in parts:
             assert part in broken.sentence
 
@@ -448,3 +448,19 @@ class TestManners:
                 return None
 
         assert check(Long(), episodes=1).passed
+
+
+def test_the_numbers_that_code_forgets_are_tried() -> None:
+    class TripsOverNothing(Counter):
+        @tool
+        def add(self, state: Count, amount: int = 1) -> str:
+            """Add to the counter.
+
+            Args:
+                amount: How much to add.
+            """
+            return super().add(state, amount + 0 // amount)
+
+    result = result_of(check(TripsOverNothing(), episodes=50), Promise.EXCEPTIONS)
+    assert result.outcome is Outcome.FAILED
+    assert "tool add raised ZeroDivisionError" in result.sentence

@@ -345,3 +345,20 @@ def test_loaded_values_are_json(tmp_path: Path) -> None:
     value: dict[str, JSON] = {"a": [1, 2.5, None, True, {"b": "\ud83d\ude00"}]}
     path.write_text(json.dumps({"id": "a/1", "inputs": value}))
     assert TaskSet.from_jsonl(path).get("a/1").inputs == json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("splits", "training", "evaluation"),
+    [
+        (["test", "train", "validation"], "train", "validation"),
+        (["test", "train"], "train", "test"),
+        (["easy", "hard", "train"], "train", "easy"),
+        (["easy", "hard"], "easy", "hard"),
+        (["only"], "only", "only"),
+    ],
+)
+def test_nobody_trains_on_what_others_are_judged_by_for_want_of_a_name(
+    splits: list[str], training: str, evaluation: str
+) -> None:
+    tasks = TaskSet(Task(id=f"{split}/0") for split in splits)
+    assert (tasks.training_split, tasks.evaluation_split) == (training, evaluation)

@@ -373,3 +373,17 @@ def test_a_report_that_cannot_be_written_hides_neither_the_records_nor_what_happ
     done = rosetta("bench", "openenv", "--out", str(tmp_path / "other"), "--quiet")
     assert done.returncode == 3
     assert done.stderr.strip().endswith("error: the first trouble")
+
+
+def test_a_class_that_lacks_a_method_is_told_which(rosetta: Rosetta, tmp_path: Path) -> None:
+    source = Path("docs/examples/higher_lower.py").read_text(encoding="utf-8")
+    (tmp_path / "mine.py").write_text(source.replace("def start", "def begin"), encoding="utf-8")
+    done = rosetta("check", str(tmp_path / "mine.py"))
+    assert done.returncode != 0
+    assert "HigherLower does not define `start`" in done.stderr
+
+
+def test_without_a_verb_the_help_is_shown_once(rosetta: Rosetta) -> None:
+    done = rosetta()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.count("Usage:") == 1

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canonical.catalogue import load_environment
 from canonical.environments.coding_agent.environment import CodingAgent
 from canonical.environments.wordle.environment import Wordle
 from canonical.tool import ToolCall
@@ -104,3 +105,15 @@ def test_with_one_tool_of_one_argument_a_line_is_that_argument() -> None:
     keyboard = Keyboard(Wordle().tools, input)
     assert keyboard.action(" help ") == ToolCall("guess", {"word": "help"})
     assert keyboard.help("help") is None
+
+
+@pytest.mark.parametrize("line", ["50", "guess 50", '{"number": 50}', 'guess {"number": 50}'])
+def test_the_number_of_the_only_tool_may_be_written_as_beside_others(line: str) -> None:
+    assert typed(line, tools=load_environment("docs/examples/higher_lower.py").tools) == ToolCall(
+        "guess", {"number": 50}
+    )
+
+
+def test_what_is_no_number_is_answered_with_how_to_write_one() -> None:
+    with pytest.raises(Misspelled, match="write the number alone"):
+        typed("fifty", tools=load_environment("docs/examples/higher_lower.py").tools)

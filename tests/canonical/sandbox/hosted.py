@@ -198,6 +198,8 @@ class HostedSandbox:
         full = self._path(path)
         if full == self.root or full.is_dir():
             raise PathError(path, "is a directory")
+        if ".." in Path(path).parts and not (self.root / path).parent.exists():
+            raise PathError(path, "passes a folder that is not there")
         if len(data) > self.limits.file_bytes:
             raise LimitError(Limit.FILE_SIZE, f"{path}: {len(data)} bytes")
         if replacing is not None and await self.read(path) != replacing:
