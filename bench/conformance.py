@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.client import Worker, WorkerDied, WorkerError
+from bench.client import RequestFailed, Worker, WorkerDied, WorkerError
 from bench.features import FeatureProof, declared_features, prove_features
 from bench.projection import COMPARED, project
-from bench.scenarios import GENERAL, Fuzzer, Operation, Scenario, load_scenarios
+from bench.scenarios import GENERAL, Fuzzer, Operation, Scenario, load_scenarios, place_scenarios
 from bench.session import WorkerSession, connect_session, serve
 from bench.workloads import Workload
 from canonical.adapter import Feature, Level, Opened, SessionError
@@ -177,7 +177,7 @@ class _Played:
 def plan_scenarios(
     environment: Environment[Any], *, source: str, episodes: int, seed: int
 ) -> Iterator[Scenario]:
-    """Yield the scenarios of the files, then fuzz until the budget of episodes is used up.
+    """Yield the scenarios of the files and of the places in splits, then fuzz until the budget of episodes is used up.
 
     Raises:
         bench.scenarios.ScenarioError: A scenario file is malformed.
@@ -191,6 +191,9 @@ def plan_scenarios(
         for scenario in load_scenarios(path, environment):
             planned += len(scenario.sessions)
             yield scenario
+    for scenario in place_scenarios(environment):
+        planned += len(scenario.sessions)
+        yield scenario
     fuzzer = Fuzzer(environment, seed)
     index = 0
     while planned < episodes:
@@ -429,7 +432,7 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
     try:
         match operation.kind:
             case "open":
-                played.opened = await session.open(*scenario.sessions[operation.session])
+                played.opened = await _open(session, operation.session, scenario)
             case "step" if operation.action is not None:
                 played.steps.append(TranscriptStep(operation.action, await session.step(operation.action)))
             case "expose":
@@ -445,6 +448,17 @@ async def _operate(session: WorkerSession, operation: Operation, scenario: Scena
         raise
     except (WorkerError, SessionError, ValueError) as error:
         played.failure = f"'{doing}' failed: {error}"
+
+
+async def _open(session: WorkerSession, name: str, scenario: Scenario) -> Opened:
+    task, seed = scenario.sessions[name]
+    if place := scenario.places.get(name):
+        try:
+            return await session.open_at(place.split, place.index, seed)
+        except RequestFailed as error:
+            if error.kind != "unsupported":
+                raise
+    return await session.open(task, seed)
 
 
 async def _reread(session: WorkerSession) -> None:

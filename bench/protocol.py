@@ -68,6 +68,16 @@ class Open(_Message):
     seed: int
 
 
+class OpenAt(_Message):
+    """Start an episode of the task at a place of a split; without an index, the seed decides the place."""
+
+    type: Literal["open_at"] = "open_at"
+    session: str
+    split: str
+    index: int | None
+    seed: int
+
+
 class Opened(_Message):
     """Say what the new episode shows."""
 
@@ -475,6 +485,7 @@ Request = Annotated[
     Start
     | Connect
     | Open
+    | OpenAt
     | Step
     | Expose
     | Report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -34,6 +34,14 @@ class Operation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Name a task as frameworks with data sets do: by the place in its split; without an index, the seed decides it."""
+
+    split: str
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """Hold what to play, and the promise that it tests.
 
@@ -43,6 +51,7 @@ class Scenario:
         sessions: Session name -> task id and seed.
         rounds: Groups of operations; those of one group are under way at the same time.
         tool_seconds: How long each tool works, in seconds, so that operations really overlap.
+        places: Session name -> place at which its task is opened, in place of the id, where the framework can be told.
     """
 
     name: str
@@ -50,6 +59,7 @@ class Scenario:
     sessions: dict[str, tuple[str, int]]
     rounds: list[list[Operation]]
     tool_seconds: float = 0.0
+    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 class _SessionRow(BaseModel):
@@ -194,6 +204,52 @@ _ODD_PIECES = (
 )  # fmt: skip
 
 
+_SEED_BITS = (4, 16, 31, 32, 53, 63, 64, 100)
+"""Widths of seeds: those that something between a trainer and an environment may cut a number down to, and beyond."""
+
+
+def any_seed(rng: random.Random) -> int:
+    """Return a seed: small or large, a tenth of them negative. Every integer is one."""
+    seed = rng.getrandbits(rng.choice(_SEED_BITS))
+    return -seed if rng.random() < 0.1 else seed
+
+
+def place_scenarios(environment: Environment[Any]) -> Iterator[Scenario]:
+    """Yield scenarios that open tasks at places of every split: its ends, its middle and anywhere, with all kinds of seeds.
+
+    A listing may be right, and what is opened at its places another task.
+    """
+    tasks = environment.tasks()
+    for split in tasks.splits:
+        within = tasks.split(split)
+        rng = random.Random(f"places of {split}")  # noqa: S311 - reproducible on purpose
+        count = len(within)
+        chosen = ((0, 0), (1, 1), (count // 2, 2**32 - 5), (count - 1, -3), (rng.randrange(count), 10**30))
+        for place, seed in chosen:
+            index = place % count
+            # Where the seed decides, it is the one below that leads to the same place.
+            sessions = {"a": (within[index].id, seed), "b": (within[index].id, seed - (seed - index) % count)}
+            rounds: list[list[Operation]] = []
+            for name, (task, _) in sessions.items():
+                actions = _some_actions(environment, tasks.get(task), rng)
+                operations = (Operation("open", name), *(Operation("step", name, a) for a in actions))
+                rounds += [[operation] for operation in (*operations, Operation("close", name))]
+            yield Scenario(
+                f"place {index} of {split}",
+                "A place in a split names the task that the listing has there.",
+                sessions,
+                rounds,
+                places={"a": Place(split, index), "b": Place(split, None)},
+            )
+
+
+def _some_actions(environment: Environment[Any], task: Task, rng: random.Random) -> tuple[Action, ...]:
+    try:
+        return make_actions("oracle", environment, task, rng)
+    except NoOracleError:
+        return make_actions("random", environment, task, rng) * 2
+
+
 @dataclass(slots=True)
 class Fuzzer:
     """Make an endless, seeded stream of scenarios: up to four interleaved sessions, odd actions, early closes.
@@ -201,10 +257,12 @@ class Fuzzer:
     Attributes:
         environment: The environment to play.
         seed: Decides everything; scenario i is the same whatever came before it.
+        draw_seed: Draws the seed of an episode.
     """
 
     environment: Environment[Any]
     seed: int
+    draw_seed: Callable[[random.Random], int] = any_seed
     _tasks: list[Task] = field(init=False)
     _has_oracle: bool = field(init=False)
 
@@ -220,7 +278,7 @@ class Fuzzer:
         """Return scenario number `index`."""
         rng = random.Random(f"{self.seed}/{index}")  # noqa: S311 - reproducible on purpose
         names = "abcd"[: rng.choice((1, 1, 2, 2, 3, 4))]
-        sessions = {name: (rng.choice(self._tasks).id, rng.randrange(1 << 16)) for name in names}
+        sessions = {name: (rng.choice(self._tasks).id, self.draw_seed(rng)) for name in names}
         longest = self.environment.max_turns + self.environment.free_errors
         lines: list[list[Operation]] = []
         for name in names:

@@ -38,12 +38,25 @@ class WorkerSession:
             SessionError: The framework refused or failed.
             WorkerError: The worker broke down.
         """
-        opened = await self._request(
-            protocol.Opened, lambda seq: protocol.Open(seq=seq, session=self._name, task=task, seed=seed)
+        return _opened(
+            await self._request(
+                protocol.Opened, lambda seq: protocol.Open(seq=seq, session=self._name, task=task, seed=seed)
+            )
         )
-        return Opened(
-            tuple(message_from_json(message) for message in opened.prompt),
-            tuple(spec_from_json(tool) for tool in opened.tools),
+
+    async def open_at(self, split: str, index: int | None, seed: int) -> Opened:
+        """Start an episode of the task at a place of a split; without an index, the seed decides the place.
+
+        Raises:
+            SessionError: The framework refused or failed.
+            RequestFailed: Its kind is `unsupported` where this framework names no tasks so.
+            WorkerError: The worker broke down.
+        """
+        return _opened(
+            await self._request(
+                protocol.Opened,
+                lambda seq: protocol.OpenAt(seq=seq, session=self._name, split=split, index=index, seed=seed),
+            )
         )
 
     async def step(self, action: Action) -> StepResult:
@@ -178,6 +191,13 @@ async def connect_session(
         yield session
     finally:
         await session.close()
+
+
+def _opened(message: protocol.Opened) -> Opened:
+    return Opened(
+        tuple(message_from_json(one) for one in message.prompt),
+        tuple(spec_from_json(tool) for tool in message.tools),
+    )
 
 
 async def open_session(

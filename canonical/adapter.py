@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -88,7 +88,7 @@ class Session(Protocol):
     """Be one live episode behind a framework's own client or loop."""
 
     async def open(self, task: str, seed: int) -> Opened:
-        """Start an episode of a task.
+        """Start an episode of a task; the seed is any integer, and no framework cuts it down.
 
         Raises:
             SessionError: The framework refused or failed.
@@ -175,6 +175,30 @@ class RereadSession(Session, Protocol):
 
         Raises:
             SessionError: It is something else, as the text says, or the framework failed.
+        """
+
+
+@runtime_checkable
+class PlaceSession(Session, Protocol):
+    """Be a session of a framework that names tasks by their place in a split too: a keyword of `reset`, a row of a data set.
+
+    Attributes:
+        seed_chooses: Whether a split and a seed are enough: the task is at the place that is the seed modulo the size.
+    """
+
+    seed_chooses: ClassVar[bool]
+
+    async def open_at(self, compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start an episode of the task at a place, named as the framework names places and in no other way.
+
+        Args:
+            compiled: What `compile` returned; None when the server runs elsewhere.
+            split: The split.
+            index: The place, counted from 0; None only where `seed_chooses`.
+            seed: The seed of the episode.
+
+        Raises:
+            SessionError: The framework refused or failed.
         """
 
 

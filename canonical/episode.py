@@ -59,7 +59,10 @@ class SnapshotError(RuntimeError):
 
 
 def episode_rng(environment: Environment[Any], task: Task, seed: int) -> random.Random:
-    """Return the generator of an episode: a pure function of environment name, version, task id and seed."""
+    """Return the generator of an episode: a pure function of environment name, version, task id and seed.
+
+    The seed is any integer, negative ones and those of more than 64 bits as well.
+    """
     return _EpisodeRandom("\0".join((environment.name, environment.version, task.id, str(seed))))
 
 

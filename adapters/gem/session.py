@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import gem
 
@@ -50,6 +50,14 @@ class Snapshot:
     is_over: bool
 
 
+class _Begun(NamedTuple):
+    """Hold the reset with which an episode began, and what it returned."""
+
+    task: str
+    seed: int
+    shown: tuple[str, dict[str, Any]]
+
+
 class GemSession:
     """Be one environment object, stepped in a thread as `AsyncVectorEnv` steps it, or where the caller is.
 
@@ -58,6 +66,8 @@ class GemSession:
         threads: Where to call it; None calls it on the event loop, as `SyncVectorEnv` does it in the trainer's thread.
     """
 
+    seed_chooses: ClassVar[bool] = True
+
     def __init__(self, env: CompiledEnvironment, threads: Executor | None) -> None:
         self._env = env
         self._threads = threads
@@ -65,6 +75,8 @@ class GemSession:
         self._last: dict[str, Any] = {}
         self._paid = 0.0
         self._is_over = False
+        self._begun: _Begun | None = None
+        self._ending: dict[str, Any] | None = None
 
     async def open(self, task: str, seed: int) -> Opened:
         """Start an episode of a task; one that is still open is closed by the environment.
@@ -72,9 +84,27 @@ class GemSession:
         Raises:
             SessionError: The environment refused or failed.
         """
-        observation, info = await self._call(partial(self._env.reset, seed=seed, task=task))
+        return await self._begin(partial(self._env.reset, seed=seed, task=task))
+
+    async def open_at(self, _compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start an episode by `reset` with `idx`, or with the seed alone, on an object that GEM makes for the split.
+
+        Raises:
+            SessionError: The environment refused or failed.
+        """
+        try:
+            env = cast("CompiledEnvironment", gem.make(self._env.env_id, split=split))
+        except Refusal as error:
+            raise SessionError(str(error)) from error
+        await self._call(self._env.close)
+        self._env = env
+        return await self._begin(partial(env.reset, seed=seed, idx=index))
+
+    async def _begin(self, reset: Callable[[], tuple[str, dict[str, Any]]]) -> Opened:
+        observation, info = await self._call(reset)
         self._last = {"observation": observation, "info": info}
         self._paid, self._is_over = 0.0, False
+        self._begun = self._ending = None
         try:
             prompt = tuple(read_message(message) for message in info["messages"])
             tools = tuple(read_tool(tool) for tool in info["tools"])
@@ -83,6 +113,7 @@ class GemSession:
                 raise ValueError("the observation is not the prompt and the tools")  # noqa: TRY301 - one way out
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("reset", error) from error
+        self._begun = _Begun(info["task"], info["seed"], (observation, info))
         return Opened(prompt, tools)
 
     async def step(self, action: Action) -> StepResult:
@@ -100,9 +131,39 @@ class GemSession:
         self._paid += reward
         self._is_over = terminated or truncated
         try:
-            return read_result(observation, reward, terminated, truncated, info)
+            result = read_result(observation, reward, terminated, truncated, info)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("step", error) from error
+        if self._begun is not None and result.cause is not None:
+            self._ending = {
+                "task": self._begun.task,
+                "seed": self._begun.seed,
+                "turn": info["turn"],
+                "total": result.total,
+                "ending": result.cause.ending.value,
+                "cause": result.cause.value,
+                "observation": observation,
+                "components": dict(result.components),
+            }
+        return result
+
+    async def reread(self, _compiled: Any, /) -> None:
+        """Reset to the same episode, as vector environments do after an end, whose last step is then in `previous` alone.
+
+        Raises:
+            SessionError: The episode begins otherwise, `previous` is not what the last step showed, or it failed.
+        """
+        begun = self._begun
+        if begun is None:
+            return
+        observation, info = await self._call(partial(self._env.reset, seed=begun.seed, task=begun.task))
+        if (previous := info.pop("previous", None)) != self._ending:
+            raise SessionError(
+                f"the next reset says of this episode {previous!r}, and its steps {self._ending!r}"
+            )
+        before = {key: value for key, value in begun.shown[1].items() if key != "previous"}
+        if (observation, info) != (begun.shown[0], before):
+            raise SessionError(f"a second reset shows {(observation, info)!r}, and the first {begun.shown!r}")
 
     async def public_state(self) -> JSON:
         """Return the last observation and `info`, and the attributes that wrappers of GEM copy."""
@@ -136,6 +197,8 @@ class GemSession:
         """
         await self._call(partial(self._env.set_state, snapshot.state))
         self._paid, self._is_over = snapshot.paid, snapshot.is_over
+        # What was shown last does not belong to this episode.
+        self._begun = self._ending = None
 
     async def fork(self) -> GemSession:
         """Return a session over an object that GEM's `spawn` makes with the same state.

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import json
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import lru_cache
 from http.cookies import SimpleCookie
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import (
@@ -20,7 +23,7 @@ from nemo_gym.server_utils import (
 )
 from omegaconf import OmegaConf
 
-from adapters.nemo_gym.project import make_row
+from adapters.nemo_gym.project import make_row, write_project
 from adapters.nemo_gym.wire import (
     RESULT_TYPE,
     as_input,
@@ -35,6 +38,7 @@ from adapters.nemo_gym.wire import (
 )
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON
+from canonical.environment import Environment
 from canonical.episode import StartError
 from canonical.step import StepResult
 from canonical.transcript import Action
@@ -114,6 +118,8 @@ class NeMoGymSession:
         receive_timeout: Seconds after which an answer is overdue. NeMo Gym itself waits for ever.
     """
 
+    seed_chooses: ClassVar[bool] = False
+
     def __init__(self, connection: Connection, receive_timeout: float) -> None:
         self._connection = connection
         self._receive_timeout = receive_timeout
@@ -146,6 +152,20 @@ class NeMoGymSession:
             raise
         self._check()
         return opened
+
+    async def open_at(self, compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start the episode that the row at a place of a split's file names.
+
+        Raises:
+            SessionError: There is no such row, or the server refused or failed.
+        """
+        if compiled is None:
+            raise SessionError("the files of rows are written from the environment, which is not known here")
+        try:
+            row = (await asyncio.to_thread(_rows, compiled.environment, seed))[split][index or 0]
+        except (IndexError, KeyError) as error:
+            raise SessionError(f"there is no row {index} of split {split}") from error
+        return await self.open(*row)
 
     async def _seed(self, task: str, seed: int) -> Opened:
         row = {"task": task, "seed": seed, "verify_key": secrets.token_hex(16)}
@@ -373,6 +393,19 @@ class _Watch:
             self._limit.reschedule(asyncio.get_running_loop().time())
         else:
             self._arm()
+
+
+@lru_cache(maxsize=16)
+def _rows(environment: Environment[Any], seed: int) -> Mapping[str, list[tuple[str, int]]]:
+    """Return task and seed of every row of the files that are written for an environment, by split."""
+    with tempfile.TemporaryDirectory(prefix="rosetta-rows-") as folder:
+        data = write_project(environment, environment.name, Path(folder), seed=seed) / "data"
+        return {
+            path.stem: [
+                (row["task"], row["seed"]) for row in map(json.loads, path.read_text("utf-8").splitlines())
+            ]
+            for path in data.glob("*.jsonl")
+        }
 
 
 async def _row(compiled: Any, task: str, seed: int, opened: Opened) -> dict[str, JSON]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -37,6 +37,8 @@ class OpenEnvSession:
         client: The client, not yet connected.
         receive_timeout: Seconds after which the client gives up waiting for an answer; for the message only.
     """
+
+    seed_chooses: ClassVar[bool] = True
 
     def __init__(self, client: GenericEnvClient, receive_timeout: float) -> None:
         self._client = client
@@ -76,7 +78,19 @@ class OpenEnvSession:
         Raises:
             SessionError: The server refused or failed, or the session is lost.
         """
-        answer = await self._ask(self._client.reset, task=task, seed=seed)
+        return await self._begin(seed, task=task)
+
+    async def open_at(self, _compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start an episode by `reset` with a split and an index, or with a split and a seed alone.
+
+        Raises:
+            SessionError: The server refused or failed, or the session is lost.
+        """
+        place = {} if index is None else {"index": index}
+        return await self._begin(seed, split=split, **place)
+
+    async def _begin(self, seed: int, **named: str | int) -> Opened:
+        answer = await self._ask(self._client.reset, seed=seed, **named)
         self._last = answer.observation
         self._paid, self._is_over = 0.0, False
         try:
@@ -88,7 +102,7 @@ class OpenEnvSession:
                 answer.done,
                 answer.reward or 0.0,
             )
-            if begun != (task, seed, False, 0.0):
+            if begun != (named.get("task", begun[0]), seed, False, 0.0):
                 raise ValueError(f"task, seed, done and reward are {begun}")  # noqa: TRY301 - one way out
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the answer to reset", error) from error
@@ -226,9 +240,11 @@ def write_action(action: Action) -> dict[str, Any]:
 
 
 def _check_keys(seen: Mapping[str, Any], expected: AbstractSet[str]) -> None:
-    """Refuse what a model may be shown beside what is read; metadata it is not shown."""
+    """Refuse what a model may be shown beside what is read, metadata among it: this project declares none."""
     if more := seen.keys() - expected - {"metadata"}:
         raise ValueError(f"it has {', '.join(sorted(more))} too")
+    if metadata := seen.get("metadata"):
+        raise ValueError(f"its metadata is {metadata!r}, and there is none to be")
 
 
 def _read_result(action: Action, seen: Any, reward: Any, done: Any) -> StepResult:

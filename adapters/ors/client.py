@@ -61,6 +61,10 @@ class Client:
 
         return self._environment.session(task=OrsTask(environment_name=name, task_spec=dict(spec)))
 
+    def session_at(self, split: str, index: int) -> Any:
+        """Return a session for the task at a place of a split, not yet entered."""
+        return self._environment.session(split=split, index=index)
+
     async def list_tasks(self, split: str) -> list[Any]:
         """Return the tasks of a split, as the client gives them."""
         tasks: list[Any] = await self._environment.list_tasks(split)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from adapters.ors.client import Client
 from adapters.ors.wire import CHANNEL, Reading, make_channel, read_blocks, read_prompt, write_action
@@ -25,6 +25,8 @@ class OrsSession:
         client: The client, not yet connected.
         reading: How the trainer reads rewards; the server must have been compiled for it.
     """
+
+    seed_chooses: ClassVar[bool] = False
 
     def __init__(self, client: Client, reading: Reading = "sum") -> None:
         self._client = client
@@ -52,10 +54,33 @@ class OrsSession:
         Raises:
             SessionError: The server refused or failed.
         """
+        return await self._begin(
+            lambda: self._client.session({"id": task, "seed": seed, CHANNEL: self._channel})
+        )
+
+    async def open_at(self, _compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start an episode by split and index, which leave no room for a seed; with another than 0, by the listing's row.
+
+        Raises:
+            SessionError: The server refused or failed.
+        """
+        place = index or 0
+        if seed == 0:
+            return await self._begin(lambda: self._client.session_at(split, place))
+        listed = await self._ask(self._client.list_tasks(split))
+        try:
+            row = listed[place].task_spec
+            if row["index"] != place:
+                raise ValueError(f"the row at {place} says {row['index']}")  # noqa: TRY301 - one way out
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise _malformed("the list of tasks", error) from error
+        return await self._begin(lambda: self._client.session({**row, "seed": seed, CHANNEL: self._channel}))
+
+    async def _begin(self, make: Callable[[], Any]) -> Opened:
         self._check()
         await self._leave()
         self._opened = None
-        self._session = self._client.session({"id": task, "seed": seed, CHANNEL: self._channel})
+        self._session = make()
         try:
             await self._ask(self._session.__aenter__())
             shown = await self._prompt()

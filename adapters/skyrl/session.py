@@ -12,20 +12,21 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
-from typing import Any, NamedTuple, TypeVar
+from itertools import islice, zip_longest
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import EnvSpec
 
-from adapters.skyrl.compiler import CompiledEnvironment, episode_turns
-from adapters.skyrl.conversation import Said, read_message, take_tools
+from adapters.skyrl.compiler import NO_TOOLS, CompiledEnvironment, episode_turns
+from adapters.skyrl.conversation import Said, add_tools, read_message, take_tools
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON, ErrorCode, Observation
-from canonical.dialect import TextForm, write_calls
+from canonical.dialect import TextForm, describe_tools, write_calls
 from canonical.episode import SnapshotError, StartError
 from canonical.step import NO_COMPONENTS, Cause, StepResult
+from canonical.task import UnknownTaskError
 from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
@@ -61,6 +62,8 @@ class SkyRLSession:
         pool: Where `init`, `step` and `close` run; None runs them on the event loop, as the trainer's
             `max_env_workers=0` does.
     """
+
+    seed_chooses: ClassVar[bool] = False
 
     def __init__(self, spec: EnvSpec, compiled: type[CompiledEnvironment], pool: Executor | None) -> None:
         self._spec = spec
@@ -106,6 +109,23 @@ class SkyRLSession:
             raise _malformed("what init returned", error) from error
         self._begun = _Begun(task, seed, conversation)
         return Opened(prompt, tools)
+
+    async def open_at(self, _compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start the episode that the row at a place of a split's data set names.
+
+        Raises:
+            SessionError: There is no such row, or the environment failed.
+        """
+        rows = self._compiled.rows(split, seed=seed)
+        try:
+            row = await self._run(next, islice(rows, index, None))
+            info = row["extra_info"]
+            named = (info["task"], info["seed"], info["split"], info["index"])
+        except (KeyError, StartError, StopIteration, UnknownTaskError) as error:
+            raise SessionError(f"row {index} of split {split} cannot be played: {error!r}") from error
+        if named[1:] != (seed, split, index):
+            raise SessionError(f"row {index} of split {split} with seed {seed} says {info!r}")
+        return await self.open(*named[:2])
 
     async def step(self, action: Action) -> StepResult:
         """Carry out an action: text as it is, a call as the text that a model would write.
@@ -182,6 +202,7 @@ class SkyRLSession:
             conversation, metadata = await self._run(env.init, prompt)
         finally:
             await self._run(env.close)
+        await self._check_forms(extras, prompt)
         played = (metadata.get("task"), metadata.get("seed"))
         if played != (begun.task, begun.seed):
             raise SessionError(f"the row of task {begun.task} and seed {begun.seed} plays {played}")
@@ -189,6 +210,26 @@ class SkyRLSession:
             if shown != began:
                 raise SessionError(
                     f"message {place} is {shown!r} from the row of task {begun.task}, and {began!r} from its episode"
+                )
+
+    async def _check_forms(self, extras: dict[str, Any], prompt: list[Said]) -> None:
+        """Begin the row's episode in every form of calls that a trainer can choose, and see that nothing else changes.
+
+        Raises:
+            SessionError: A system message is not the row's with the same tools in that form, or the environment failed.
+        """
+        tools = [tool.spec for tool in self._compiled.environment.tools]
+        for form in (*TextForm, None):
+            name = NO_TOOLS if form is None else form.value
+            env: Any = skyrl_gym.make(self._spec, env_config={"tool_form": name}, extras=extras)
+            try:
+                conversation, _ = await self._run(env.init, prompt)
+            finally:
+                await self._run(env.close)
+            expected = prompt if form is None else add_tools(prompt, describe_tools(tools, form))
+            if conversation != expected:
+                raise SessionError(
+                    f"with the tool_form {name} the conversation is {conversation!r}, and not {expected!r}"
                 )
 
     async def snapshot(self) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 from adapters.verifiers.environment_target import CompiledEnvironment, types, vf
 from adapters.verifiers.messages import (
@@ -20,6 +20,7 @@ from adapters.verifiers.messages import (
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON
 from canonical.step import StepResult
+from canonical.task import UnknownTaskError
 from canonical.transcript import Action
 
 
@@ -67,6 +68,8 @@ class EnvironmentSession:
         compiled: The environment.
     """
 
+    seed_chooses: ClassVar[bool] = False
+
     def __init__(self, compiled: CompiledEnvironment) -> None:
         self._compiled = compiled
         self._client = SilentClient()
@@ -101,6 +104,23 @@ class EnvironmentSession:
             raise SessionError(
                 f"the rollout does not begin as a compiled environment does: {error}"
             ) from error
+
+    async def open_at(self, _compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start a rollout of the row at a place of a data set, for training or for evaluation in turn.
+
+        Raises:
+            SessionError: There is no such row, or the environment could not start.
+        """
+        place = index or 0
+        name = "eval_split" if place % 2 else "split"
+        try:
+            made = CompiledEnvironment(self._compiled.environment, seed=seed, **{name: split})
+            row = (made.get_eval_dataset() if place % 2 else made.get_dataset())[place]
+            info = json.loads(row["info"])
+            named = (info["task_id"], info["seed"])
+        except (IndexError, KeyError, ValueError, UnknownTaskError) as error:
+            raise SessionError(f"row {index} of split {split} cannot be played: {error}") from error
+        return await self.open(*named)
 
     async def _begin(self, row: dict[str, Any]) -> Any:
         return await self._compiled.init_state(row, self._client, "none", {})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Any
+from itertools import islice
+from typing import Any, ClassVar
 
 import verifiers.v1 as vf
 from verifiers.v1.session import RolloutSession
@@ -26,6 +27,8 @@ from adapters.verifiers.taskset_target import (
     CompiledTaskset,
     Conversation,
     EpisodeState,
+    EpisodeTaskset,
+    EpisodeTasksetConfig,
     make_data,
     make_text,
     prepare,
@@ -36,6 +39,7 @@ from adapters.verifiers.taskset_target import (
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON
 from canonical.step import Cause, StepResult
+from canonical.task import UnknownTaskError
 from canonical.transcript import Action
 
 _CONTEXT: Any = vf.ModelContext(
@@ -50,6 +54,8 @@ class TasksetSession:
     Args:
         compiled: The task set.
     """
+
+    seed_chooses: ClassVar[bool] = False
 
     def __init__(self, compiled: CompiledTaskset) -> None:
         self._compiled = compiled
@@ -96,6 +102,21 @@ class TasksetSession:
             raise SessionError(f"the rollout does not begin as a compiled task does: {error}") from error
         self._begun = (task, seed, opened)
         return opened
+
+    async def open_at(self, _compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
+        """Start a rollout of the task at a place of the task set that a config with the split and the seed loads.
+
+        Raises:
+            SessionError: There is no such task, or the environment could not start.
+        """
+        try:
+            # A task set is made from a config, which names the environment by a text.
+            source = inspect.getfile(type(self._compiled.environment))
+            config = EpisodeTasksetConfig(environment=source, split=split, seed=seed)
+            data = next(islice(EpisodeTaskset(config), index, None)).data
+        except (StopIteration, UnknownTaskError) as error:
+            raise SessionError(f"task {index} of split {split} cannot be played: {error}") from error
+        return await self.open(data.task, data.seed)
 
     async def step(self, action: Action) -> StepResult:
         """Take a turn: the action stands in the place of the model's answer.

@@ -12,6 +12,8 @@ from bench.worker.compiled import CompiledEnvironments
 from canonical.adapter import (
     Adapter,
     Endpoint,
+    Opened,
+    PlaceSession,
     RereadSession,
     Session,
     SessionError,
@@ -24,6 +26,7 @@ from canonical.transcript import action_from_json
 SessionRequest: TypeAlias = (
     protocol.Connect
     | protocol.Open
+    | protocol.OpenAt
     | protocol.Step
     | protocol.Expose
     | protocol.Report
@@ -66,13 +69,8 @@ class Driver:
             case protocol.Connect():
                 await self.connect(request)
                 return protocol.Connected(seq=seq)
-            case protocol.Open():
-                opened = await self.session(request.session).open(request.task, request.seed)
-                return protocol.Opened(
-                    seq=seq,
-                    prompt=[message.to_json() for message in opened.prompt],
-                    tools=[tool.to_json() for tool in opened.tools],
-                )
+            case protocol.Open() | protocol.OpenAt():
+                return _written(seq, await self.open(request))
             case protocol.Step():
                 return protocol.Stepped(seq=seq, result=(await self.step(request)).to_json())
             case protocol.Expose():
@@ -194,6 +192,28 @@ class Driver:
             raise SessionError(f"session {request.fork!r} is already connected")
         self._sessions[request.fork] = (await session.fork(), AsyncExitStack())
 
+    async def open(self, request: protocol.Open | protocol.OpenAt) -> Opened:
+        """Start an episode of a task that its id names, or its place in a split.
+
+        Raises:
+            Unsupported: This framework names no tasks so.
+            SessionError: There is no such session, or the framework refused or failed.
+        """
+        session = self.session(request.session)
+        if isinstance(request, protocol.Open):
+            return await session.open(request.task, request.seed)
+        if not isinstance(session, PlaceSession) or not (request.index is not None or session.seed_chooses):
+            raise Unsupported(f"sessions of {self._adapter.name} open no task at such a place")
+        compiled = self._known(request.session)
+        return await session.open_at(compiled, request.split, request.index, request.seed)
+
+    def _known(self, name: str) -> Any:
+        # Also for a server elsewhere: rows are written where the trainer is.
+        asked = self._connected.get(name)
+        if asked is None or not asked.environment:
+            return None
+        return self._compiled.get(asked.environment, asked.workload)
+
     async def reread(self, name: str) -> None:
         """Make sure that a session's framework shows the same wherever else a model may read of its episode.
 
@@ -207,12 +227,7 @@ class Driver:
         session = self._sessions[name][0]
         if not isinstance(session, RereadSession):
             return
-        asked = self._connected.get(name)
-        # Also for a server elsewhere: rows are written where the trainer is.
-        if asked is None or not asked.environment:
-            await session.reread(None)
-        else:
-            await session.reread(self._compiled.get(asked.environment, asked.workload))
+        await session.reread(self._known(name))
 
     def _storable(self, name: str) -> SnapshotSession:
         session = self.session(name)
@@ -246,3 +261,11 @@ class Driver:
     async def _close_all(self) -> None:
         for name in list(self._sessions):
             await self.close(name)
+
+
+def _written(seq: int, opened: Opened) -> protocol.Opened:
+    return protocol.Opened(
+        seq=seq,
+        prompt=[message.to_json() for message in opened.prompt],
+        tools=[tool.to_json() for tool in opened.tools],
+    )
