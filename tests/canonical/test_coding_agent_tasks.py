@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -13,11 +15,12 @@ from canonical.checker import check_environment
 from canonical.environments.coding_agent.environment import CodingAgent
 from canonical.environments.coding_agent.humaneval import HumanEval
 from canonical.episode import Episode
+from canonical.sandbox.backends import load_backend
 from canonical.sandbox.protocol import Snapshot
 from canonical.step import StepResult
 from canonical.task import Task, TaskLoadError
 from canonical.tool import ToolCall
-from tests.canonical.coding import SUBMIT, OneTask, write
+from tests.canonical.coding import SUBMIT, OneTask, bash, texts, write
 
 CODING = CodingAgent()
 TASKS = tuple(CODING.tasks())
@@ -67,6 +70,72 @@ def test_the_oracle_alone_scores_one(task: Task) -> None:
     oracle, *others = asyncio.run(play())
     assert oracle == 1.0
     assert max(others) < 1.0
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _first_argument(function: Function) -> str:
+    if function.name == "__init__":
+        return "pass"
+    arguments = function.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args) if each.arg != "self"]
+    return f"return {names[0]}" if names else "return None"
+
+
+BODIES: dict[str, Callable[[Function], str]] = {
+    "raises": lambda _: "raise ValueError",
+    "returns nothing": lambda _: "return None",
+    "returns its first argument": _first_argument,
+}
+
+
+def _with_bodies(source: bytes, body: Callable[[Function], str]) -> bytes:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = ast.parse(body(node)).body
+    return ast.unparse(tree).encode()
+
+
+def lazy(bundle: Bundle) -> Iterator[tuple[str, Snapshot]]:
+    """Yield workspaces in which everything has the name that it must have, and nothing has been done."""
+    yield "unchanged", bundle.given
+    for kind, body in BODIES.items():
+        files = {
+            path: _with_bodies(data, body) if path.endswith(".py") else data.partition(b"\n")[0] + b"\n"
+            for path, data in bundle.oracle.files.items()
+        }
+        yield kind, Snapshot({**bundle.given.files, **files})
+    ends = {path: b"raise SystemExit(0)\n" if path.endswith(".py") else b"" for path in bundle.oracle.files}
+    yield "ends at once", Snapshot({**bundle.given.files, **ends})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_a_lazy_solution_is_paid_nothing(task: Task) -> None:
+    """No test pays for a refusal, a side condition or a shape alone; the given files are paid nothing, either."""
+    bundle = CODING.bundle(task)
+
+    async def paid() -> dict[str, list[str]]:
+        backend = load_backend()
+        named = dict(lazy(bundle))
+        reports = await asyncio.gather(*(CODING.grade(backend, bundle, each) for each in named.values()))
+        return {
+            kind: [result.name for result in report.results if result.passed]
+            for kind, report in zip(named, reports, strict=True)
+            if report.share > 0.0
+        }
+
+    assert asyncio.run(asyncio.wait_for(paid(), 240)) == {}
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_nested_too_deeply_is_named_when_it_is_submitted() -> None:
+    deep = "import os\nos.mkdir('pit'); os.chdir('pit')\nfor _ in range(6000):\n    os.mkdir('d'); os.chdir('d')\n"
+    told = texts(OneTask(), bash(f'python3 -c "{deep}"'), SUBMIT)[1]
+    assert told.startswith("Not submitted: in 'pit' folders are nested deeper than"), told
+    assert "limit on disk" not in told
 
 
 @pytest.mark.slow

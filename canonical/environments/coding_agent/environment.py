@@ -182,7 +182,7 @@ class CodingAgent(Environment[Desk]):
     """
 
     name = "coding_agent"
-    version = "1"
+    version = "2"
     max_turns = 60
     reward = RewardSpec(low=0.0, high=1.0)
     rubric = HiddenTests()
@@ -436,6 +436,11 @@ class CodingAgent(Environment[Desk]):
                 report = await state.examine()
             except SubmissionError as error:
                 raise ToolError(f"Not submitted: {error}. Remove what does not belong to it.") from None
+            except LimitError as error:
+                graded = ", ".join(state.bundle.solution)
+                raise ToolError(
+                    f"Not submitted: {error}. Remove what does not belong to the solution; graded is what matches: {graded}."
+                ) from None
             except GradingError:
                 raise ToolError("The hidden tests could not be run.") from None
         state.is_submitted = True

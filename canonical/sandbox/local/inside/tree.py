@@ -221,7 +221,12 @@ class Tree:
                 yield whole, kind, found, fd
                 if recursive and kind == b"directory":
                     if len(stack) >= _MAX_DEPTH:
-                        raise CallError(b"limit", b"disk", f"folders are nested deeper than {_MAX_DEPTH}")
+                        outermost = whole.partition(b"/")[0].decode("utf-8", "replace")
+                        raise CallError(
+                            b"limit",
+                            b"disk",
+                            f"in {outermost!r:.80} folders are nested deeper than {_MAX_DEPTH}",
+                        )
                     try:
                         inner = (
                             _insist(name, fd, _FOLDER, found) if insist else os.open(name, _FOLDER, dir_fd=fd)

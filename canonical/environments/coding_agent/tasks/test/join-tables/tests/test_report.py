@@ -8,7 +8,11 @@ def rows(solution):
 
 
 def test_header(solution):
-    assert rows(solution)[0] == ["city", "people", "orders", "total"]
+    first, *cities = rows(solution)
+    assert first == ["city", "people", "orders", "total"]
+    # A first line above nothing, or above other lines than reports of cities, is no report.
+    assert {"Bern", "Ulm"} <= {row[0] for row in cities}
+    assert ["Ulm", "2", "3", "10.35"] in cities
 
 
 def test_cities(solution):

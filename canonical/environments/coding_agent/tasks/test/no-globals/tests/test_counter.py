@@ -1,11 +1,28 @@
 import ast
+import random
 
 from grading import same
 
 NAMES = ["b", "a", "a", "b", "c", "a", "c", "c", "b", "b"]
 
 
+def assert_counted(solution, seed):
+    """An object counts names, and the module's functions do as well; without this, nothing has been done."""
+    rng = random.Random(seed)
+    names = [rng.choice("abcde") for _ in range(40)]
+    counts, last, expected = {}, None, []
+    for name in names:
+        if name != last:
+            counts[name] = counts.get(name, 0) + 1
+        last = name
+        expected.append(counts[name])
+    expected.append(sorted(counts, key=lambda name: -counts[name])[:3])
+    assert same(solution.script("counter:Counter", [], [("hit", [name]) for name in names] + [("top", [3])]), expected)
+    assert same(solution.calls("counter:hit", [[name] for name in names]), expected[:-1])
+
+
 def test_functions_behave_as_before(solution):
+    assert_counted(solution, 1)
     assert "class Counter" in solution.read("counter.py")
     code = f"import counter\nprint([counter.hit(n) for n in {NAMES!r}])\nprint(counter.top(2), counter.top(0), counter.top(9))\n"
     code += "counter.reset()\nprint(counter.top(3), counter.hit('b'), counter.hit('b'))"
@@ -14,6 +31,7 @@ def test_functions_behave_as_before(solution):
 
 
 def test_objects_are_apart(solution):
+    assert_counted(solution, 2)
     code = "from counter import Counter\na, b = Counter(), Counter()\nprint(a.hit('x'), b.hit('x'), a.hit('y'), a.hit('x'), b.hit('x'))\n"
     code += "a.reset()\nprint(a.top(5), b.top(5), a.hit('x'))"
     assert same(solution.run(["python3", "-c", code]).stdout, "1 1 1 2 1\n[] ['x'] 1\n")
@@ -21,17 +39,20 @@ def test_objects_are_apart(solution):
 
 
 def test_module_and_object_are_apart(solution):
+    assert_counted(solution, 3)
     code = "import counter\nc = counter.Counter()\nc.hit('q')\nprint(counter.top(3))\ncounter.hit('z')\nprint(c.top(3))"
     assert same(solution.run(["python3", "-c", code]).stdout, "[]\n['q']\n")
 
 
 def test_client(solution):
+    assert_counted(solution, 4)
     assert "class Counter" in solution.read("counter.py")
     result = solution.run(["python3", "client.py"], stdin="x\ny\nx\n")
     assert same((result.exit_code, result.stdout), (0, "x y\n"))
 
 
 def test_no_module_state(solution):
+    assert_counted(solution, 5)
     tree = ast.parse(solution.read("counter.py"))
     assert not any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in ast.walk(tree))
     assigned = [node for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign))]

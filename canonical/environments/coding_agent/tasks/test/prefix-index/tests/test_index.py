@@ -21,6 +21,16 @@ def assert_faster(solution):
         counts[word[:2]] = counts.get(word[:2], 0) + 1
     expected = sum(counts.get(f"{q % 100:02}", 0) for q in range(3000))
     assert same(solution.run(["python3", "-c", code], cpu_s=5, timeout_s=50).stdout, f"{expected}\n")
+    assert_right(solution, 1)
+
+
+def assert_right(solution, seed):
+    """Different words are found, so that speed alone is paid nothing."""
+    rng = random.Random(seed)
+    words = sorted({"".join(rng.choice("abcd") for _ in range(rng.randint(2, 6))) for _ in range(60)}, key=lambda word: word[::-1])
+    calls = [(name, [rng.choice("abcd") + rng.choice(("", "a", "c"))]) for name in ("count_prefix", "first_with_prefix") for _ in range(15)]
+    calls += [("count_longer", [length]) for length in range(1, 7)]
+    assert same(solution.script(INDEX, [words], calls), [reference(words, call) for call in calls])
 
 
 def test_small(solution):
@@ -54,6 +64,7 @@ MAKE = "from index import WordIndex\nwords = [f'{n * 7919 % 99991:05}' + 'x' * (
 
 
 def test_prefixes_are_fast(solution):
+    assert_right(solution, 2)
     code = MAKE + "print(sum(i.count_prefix(f'{q % 1000:03}') for q in range(20000)), sum(len(i.first_with_prefix(f'{q % 990:03}') or '') for q in range(20000)))"
     first, counts = {}, {}
     for word in sorted(WORDS):
@@ -65,6 +76,7 @@ def test_prefixes_are_fast(solution):
 
 
 def test_lengths_are_fast(solution):
+    assert_right(solution, 3)
     code = MAKE + "print(sum(i.count_longer(q % 20) for q in range(100000)))"
     lengths = [5 + n % 13 for n in range(50000)]
     longer = [sum(length > limit for length in lengths) for limit in range(20)]

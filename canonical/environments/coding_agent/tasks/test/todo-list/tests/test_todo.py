@@ -1,4 +1,5 @@
 import json
+import random
 
 
 def play(solution, *commands, files=None):
@@ -8,24 +9,36 @@ def play(solution, *commands, files=None):
     return [tuple(each) for each in json.loads(result.stdout)]
 
 
+def assert_kept(solution, seed):
+    """Items are kept from one command to the next; without this, nothing has been done."""
+    rng = random.Random(seed)
+    items = [f"item {rng.randint(0, 99999)}" for _ in range(rng.randint(2, 4))]
+    outputs = [each[1] for each in play(solution, *(["add", item] for item in items), ["list"])]
+    assert outputs[-1] == "".join(f"{number} [ ] {item}\n" for number, item in enumerate(items, start=1))
+
+
 def test_add_and_list(solution):
+    assert_kept(solution, 1)
     results = play(solution, ["list"], ["add", "buy", "milk"], ["add", "caf\u00e9 \u2713"], ["list"])
     assert results == [(0, "", ""), (0, "added 1\n", ""), (0, "added 2\n", ""), (0, "1 [ ] buy milk\n2 [ ] caf\u00e9 \u2713\n", "")]
 
 
 def test_done(solution):
+    assert_kept(solution, 2)
     results = play(solution, ["add", "a"], ["add", "b"], ["done", "1"], ["done", "1"], ["list"], ["list", "--all"])
     assert [each[1] for each in results[2:]] == ["done 1\n", "done 1\n", "2 [ ] b\n", "1 [x] a\n2 [ ] b\n"]
     assert all(each[0] == 0 for each in results)
 
 
 def test_clear_keeps_numbers(solution):
+    assert_kept(solution, 3)
     commands = [["add", "a"], ["add", "b"], ["add", "c"], ["done", "3"], ["done", "1"], ["clear"], ["list", "--all"], ["add", "d"], ["clear"], ["list"]]
     outputs = [each[1] for each in play(solution, *commands)]
     assert outputs[5:] == ["cleared 2\n", "2 [ ] b\n", "added 4\n", "cleared 0\n", "2 [ ] b\n4 [ ] d\n"]
 
 
 def test_errors(solution):
+    assert_kept(solution, 4)
     results = play(solution, ["done", "1"], [], ["add"], ["add", " "], ["done"], ["done", "x"], ["sing"], ["list", "--some"], ["clear", "now"], ["list"])
     assert results[0] == (1, "", "todo.py: no item 1\n")
     for result in results[1:-1]:
@@ -34,6 +47,7 @@ def test_errors(solution):
 
 
 def test_damaged_file(solution):
+    assert_kept(solution, 5)
     for damaged in ("{", "[1, 2", "null", '{"items": 5}'):
         code = "import subprocess\nr = subprocess.run(['python3', 'todo.py', 'add', 'x'], capture_output=True, text=True)\nprint(r.returncode, r.stderr, open('todo.json').read())"
         result = solution.run(["python3", "-c", code], files={"todo.json": damaged})
@@ -41,6 +55,7 @@ def test_damaged_file(solution):
 
 
 def test_replaced_in_one_step(solution):
+    assert_kept(solution, 6)
     code = "import os, subprocess\nsubprocess.run(['python3', 'todo.py', 'add', 'a'])\nbefore = open('todo.json')\nfirst = before.read()\nsubprocess.run(['python3', 'todo.py', 'add', 'b'])\nbefore.seek(0)\nprint(before.read() == first, os.fstat(before.fileno()).st_nlink, sorted(os.listdir()))"
     lines = solution.run(["python3", "-c", code]).stdout.splitlines()
     assert lines[-1].startswith("True 0 "), lines

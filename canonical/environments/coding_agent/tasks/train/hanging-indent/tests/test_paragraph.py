@@ -20,27 +20,39 @@ def reference(text, width, indent):
     return lines + ([] if empty else [line])
 
 
+def assert_right(solution, seed):
+    """Short words without an indent are wrapped; without this, nothing has been done."""
+    rng = random.Random(seed)
+    cases = [[" ".join("y" * rng.randint(1, 5) for _ in range(rng.randint(3, 9))), rng.randint(6, 14)] for _ in range(20)]
+    assert same(solution.calls("paragraph:wrap", cases), [reference(*case, 0) for case in cases])
+
+
 def test_simple_lines(solution):
+    assert_right(solution, 1)
     assert same(solution.call("paragraph:wrap", "the quick brown fox", 10), ["the quick", "brown fox"])
     assert same(solution.call("paragraph:wrap", "one", 3), ["one"])
     assert same(solution.call("paragraph:wrap", "a b c d", 3), ["a b", "c d"])
 
 
 def test_hanging_indent(solution):
+    assert_right(solution, 2)
     assert same(solution.call("paragraph:wrap", "alpha beta gamma", 8, 2), ["alpha", "  beta", "  gamma"])
 
 
 def test_long_words(solution):
+    assert_right(solution, 4)
     assert same(solution.call("paragraph:wrap", "ab cdefghijk l", 4), ["ab", "cdef", "ghij", "k l"])
     assert same(solution.call("paragraph:wrap", "abcdefghij", 4, 1), ["abcd", " efg", " hij"])
 
 
 def test_white_space(solution):
+    assert_right(solution, 5)
     assert same(solution.call("paragraph:wrap", "  a \n\n b\tc  ", 20), ["a b c"])
     assert same(solution.call("paragraph:wrap", " \n ", 5), [])
 
 
 def test_narrow_is_refused(solution):
+    assert_right(solution, 6)
     for width, indent in ((0, 0), (3, 3), (5, -1), (-2, 0)):
         try:
             solution.call("paragraph:wrap", "word", width, indent)

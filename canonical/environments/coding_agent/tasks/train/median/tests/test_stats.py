@@ -1,4 +1,13 @@
+import json
+import random
+
 from grading import SolutionError, same
+
+
+def lists(seed):
+    """Lists of an odd number of values: their middle value is the median, whatever is made of an even number."""
+    rng = random.Random(seed)
+    return [[rng.randint(-999, 999) for _ in range(rng.choice((3, 5, 7, 9)))] for _ in range(12)]
 
 
 def test_odd_and_even_median(solution):
@@ -23,11 +32,18 @@ def test_quantile_ends(solution):
 
 
 def test_input_is_left_alone(solution):
-    code = "import stats; v = [3, 1, 2]; stats.median(v); stats.quantile(v, 0.5); print(v)"
-    assert solution.run(["python3", "-c", code]).stdout == "[3, 1, 2]\n"
+    code = "import json, stats, sys\nfor v in json.load(sys.stdin):\n    w = list(v)\n    print(json.dumps([stats.median(v), v, stats.quantile(w, 0.5), w]))"
+    cases = lists(1)
+    result = solution.run(["python3", "-c", code], stdin=json.dumps(cases))
+    for values, line in zip(cases, result.stdout.splitlines(), strict=True):
+        middle = sorted(values)[len(values) // 2]
+        assert json.loads(line) == [middle, values, middle, values], values
 
 
 def test_bad_input_is_refused(solution):
+    cases = lists(2)
+    assert solution.calls("stats:median", [[values] for values in cases]) == [sorted(values)[len(values) // 2] for values in cases]
+    assert solution.calls("stats:quantile", [[values, 0] for values in cases]) == [min(values) for values in cases]
     for function, arguments in (("median", [[]]), ("quantile", [[], 0.5]), ("quantile", [[1], 1.5]), ("quantile", [[1], -0.1])):
         try:
             solution.call(f"stats:{function}", *arguments)

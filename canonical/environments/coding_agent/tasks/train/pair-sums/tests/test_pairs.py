@@ -15,6 +15,16 @@ def assert_faster(solution):
     """What takes seconds for 20,000 numbers is still quadratic, and nothing has been done."""
     code = "import pairs\nprint(pairs.count_pairs(list(range(20000)), 19999), pairs.closest(list(range(0, 60000, 3))))"
     assert same(solution.run(["python3", "-c", code], cpu_s=5, timeout_s=50).stdout, "10000 3\n")
+    assert_right(solution, 1)
+
+
+def assert_right(solution, seed):
+    """Different numbers are counted and compared, so that speed alone is paid nothing."""
+    rng = random.Random(seed)
+    lists = [rng.sample(range(1, 80), rng.randint(5, 20)) for _ in range(20)]
+    totals = [1 + 2 * rng.randint(20, 60) for _ in lists]
+    assert same(solution.calls("pairs:count_pairs", list(zip(lists, totals))), [count(*each) for each in zip(lists, totals)])
+    assert same(solution.calls("pairs:closest", [[each] for each in lists]), [distance(each) for each in lists])
 
 
 def test_small_lists(solution):
@@ -36,10 +46,12 @@ def test_random_lists(solution):
 
 
 def test_count_is_fast(solution):
+    assert_right(solution, 2)
     code = "import pairs\nprint(pairs.count_pairs(list(range(100000)), 99999), pairs.count_pairs([1] * 100000, 2))"
     assert same(solution.run(["python3", "-c", code], cpu_s=6, timeout_s=50).stdout, "50000 4999950000\n")
 
 
 def test_closest_is_fast(solution):
+    assert_right(solution, 3)
     code = "import pairs\nprint(pairs.closest([n * n % 1000003 * 7 for n in range(1, 100000)]), pairs.closest(list(range(0, 500000, 5))[::-1]))"
     assert same(solution.run(["python3", "-c", code], cpu_s=6, timeout_s=50).stdout, "7 5\n")

@@ -38,12 +38,25 @@ def reference(needs):
     return done
 
 
+def assert_ordered(solution, seed):
+    """Plugins of which each needs at most one that needs nothing start in order; without this, nothing has been done."""
+    rng = random.Random(seed)
+    cases = []
+    for _ in range(10):
+        names = rng.sample("abcdefghij", 6)
+        cases.append({name: [rng.choice(names[:3])] if at >= 3 else [] for at, name in enumerate(names)})
+    for needs, (kind, names, started) in zip(cases, play(solution, *cases), strict=True):
+        assert kind == "ok" and names == reference(needs) == started, needs
+
+
 def test_indirect_needs(solution):
+    assert_ordered(solution, 1)
     (kind, names, started), = play(solution, {"app": ["cache", "db"], "cache": ["log"], "db": ["cache", "log"], "log": []})
     assert same((kind, names, started), ("ok", ["log", "cache", "db", "app"], ["log", "cache", "db", "app"]))
 
 
 def test_started_once(solution):
+    assert_ordered(solution, 2)
     (kind, names, started), = play(solution, {"a": ["x", "x"], "b": ["x"], "x": []})
     assert same((kind, names, started), ("ok", ["x", "a", "b"], ["x", "a", "b"]))
 
@@ -59,6 +72,7 @@ def test_alphabetical(solution):
 
 
 def test_circles(solution):
+    assert_ordered(solution, 3)
     results = play(solution, {"b": ["c"], "c": ["a"], "a": ["b"], "z": []}, {"me": ["me"]}, {"q": ["p"], "p": ["q", "o"], "o": []})
     assert same(results[0][:2], ["circle", ["a", "b", "c", "a"]])
     assert same(results[1], ["circle", ["me", "me"], []])
@@ -67,10 +81,12 @@ def test_circles(solution):
 
 
 def test_unknown_before_start(solution):
+    assert_ordered(solution, 4)
     assert same(play(solution, {"a": [], "b": ["ghost"]}), [["unknown", "ghost", []]])
 
 
 def test_large(solution):
+    assert_ordered(solution, 5)
     chain = {f"n{at:05}": [f"n{at - 1:05}"] if at else [] for at in range(3000)}
     (kind, names, _), = play(solution, chain)
     assert kind == "ok" and names == sorted(chain)

@@ -17,19 +17,33 @@ def as_intervals(numbers):
     return result
 
 
+def assert_overlaps_are_joined(solution, seed):
+    """In sorted input what overlaps becomes one; without this, nothing has been done."""
+    rng = random.Random(seed)
+    cases = []
+    for _ in range(20):
+        starts = sorted(rng.sample(range(50), 6))
+        cases.append([(start, start + rng.randint(1, 12)) for start in starts])
+    for case, result in zip(cases, solution.calls("intervals:merge", [[case] for case in cases]), strict=True):
+        assert [tuple(pair) for pair in result] == as_intervals(covered(case)), case
+
+
 def test_touching_and_contained(solution):
+    assert_overlaps_are_joined(solution, 1)
     assert solution.call("intervals:merge", [(1, 3), (3, 5)]) == [(1, 5)]
     assert solution.call("intervals:merge", [(1, 10), (2, 3)]) == [(1, 10)]
     assert solution.call("intervals:merge", [(5, 6), (1, 2)]) == [(1, 2), (5, 6)]
 
 
 def test_subtract_splits(solution):
+    assert_overlaps_are_joined(solution, 2)
     assert solution.call("intervals:subtract", [(0, 10)], [(3, 5)]) == [(0, 3), (5, 10)]
     assert solution.call("intervals:subtract", [(0, 10)], [(0, 10)]) == []
     assert solution.call("intervals:subtract", [(0, 4), (6, 9)], [(3, 7)]) == [(0, 3), (7, 9)]
 
 
 def test_empty_intervals(solution):
+    assert_overlaps_are_joined(solution, 3)
     assert solution.call("intervals:merge", [(4, 4), (7, 2)]) == []
     assert solution.call("intervals:subtract", [(0, 3)], [(1, 1)]) == [(0, 3)]
 
@@ -48,4 +62,5 @@ def test_many_against_sets(solution):
 
 
 def test_result_type(solution):
+    assert_overlaps_are_joined(solution, 4)
     assert same(solution.call("intervals:merge", [(2, 3), (1, 2)]), [(1, 3)])

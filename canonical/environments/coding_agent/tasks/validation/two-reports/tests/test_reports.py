@@ -47,8 +47,18 @@ def test_same_html(solution):
 
 def test_empty_groups(solution):
     assert_shared(solution)
+    assert_untied(solution)
     assert same(solution.call("reports:text_report", []), "")
     assert same(solution.call("reports:html_report", []), "<table></table>")
+
+
+def assert_untied(solution):
+    """Rows with one best mark in a subject are reported as they were; without this, nothing has been done."""
+    rng = random.Random(12)
+    rows = [[[f"N{name}", subject, mark] for subject in ("art", "maths") for name, mark in enumerate(rng.sample(range(1, 16), 4))] for _ in range(10)]
+    rows = [each for each in rows if sum(row[2] for row in each[:4]) != sum(row[2] for row in each[4:])]
+    assert same(solution.calls("reports:text_report", [[each] for each in rows]), [text(each) for each in rows])
+    assert same(solution.calls("reports:html_report", [[each] for each in rows]), [html(each) for each in rows])
 
 
 def assert_shared(solution):
@@ -63,7 +73,7 @@ def test_one_division(solution):
     divisions = [node for node in ast.walk(tree) if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Div)]
     means = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in {"mean", "fmean", "truediv"}]
     assert len(divisions) == 1 and not means
-    assert same(solution.call("reports:text_report", [["Ada", "art", 3]]), text([["Ada", "art", 3]]))
+    assert_untied(solution)
 
 
 def statements(node):
@@ -80,4 +90,4 @@ def test_no_repeated_statements(solution):
         for other in range(one + 1, len(bodies)):
             windows = {tuple(bodies[one][at : at + 5]) for at in range(len(bodies[one]) - 4)}
             assert not windows & {tuple(bodies[other][at : at + 5]) for at in range(len(bodies[other]) - 4)}
-    assert same(solution.call("reports:html_report", [["Bo", "art", 3]]), html([["Bo", "art", 3]]))
+    assert_untied(solution)

@@ -24,6 +24,15 @@ def assert_faster(solution):
     """A window that is looked at as a whole every time takes seconds here, and nothing has been done."""
     code = "import windows\nv = list(range(100000, 0, -1))\nprint(sum(windows.maxima(v, 30000)))"
     assert same(solution.run(["python3", "-c", code], cpu_s=5, timeout_s=50).stdout, f"{sum(range(100000, 29999, -1))}\n")
+    assert_right(solution, 1)
+
+
+def assert_right(solution, seed):
+    """Windows over different numbers are right, so that speed alone is paid nothing."""
+    rng = random.Random(seed)
+    every = [[rng.sample(range(100), 20), rng.choice((1, 3, 5, 7))] for _ in range(20)]
+    assert same(solution.calls("windows:maxima", every), [maxima(*case) for case in every])
+    assert same(solution.calls("windows:medians", every), [medians(*case) for case in every])
 
 
 def test_small(solution):
@@ -57,6 +66,7 @@ MAKE = "import windows\nv = [n * 7919 % 100003 for n in range(100000)]\n"
 
 
 def test_maxima_are_fast(solution):
+    assert_right(solution, 2)
     queue, expected = deque(), 0
     for at, value in enumerate(VALUES):
         while queue and queue[-1][1] <= value:
@@ -72,6 +82,7 @@ def test_maxima_are_fast(solution):
 
 
 def test_medians_are_fast(solution):
+    assert_right(solution, 3)
     window = sorted(VALUES[:20000])
     expected = window[9999]
     for old, new in zip(VALUES, VALUES[20000:]):
