@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from bench.stacks import find_stack
 from tests.faults.faults import CORE, FOLDER, ROOT, Fault, FaultError, fault_files, read_faults
 from tests.faults.preload import ADDRESS
-from tests.faults.table import PUBLISHED, Verdict, Verdicts, publish, render_list
+from tests.faults.table import PUBLISHED, Verdict, Verdicts, publish, read_verdicts, render_list
 
 PATIENCE_S = 240.0
 PRELOAD = FOLDER / "preload.py"
@@ -213,13 +213,13 @@ class Trial:
         return noticed
 
 
-def try_list(path: Path, wanted: str, jobs: int, folder: Path) -> list[Verdict]:
-    """Try the faults of one list whose names contain `wanted`.
+def try_list(path: Path, wanted: Sequence[str], jobs: int, folder: Path) -> list[Verdict]:
+    """Try the faults of one list whose names contain one of `wanted`.
 
     Raises:
         FaultError: The list does not fit the source, or the suite fails without any fault.
     """
-    faults = [fault for fault in read_faults(path) if wanted in fault.name]
+    faults = [fault for fault in read_faults(path) if any(part in fault.name for part in wanted)]
     if not faults:
         return []
     healthy = folder / "healthy"
@@ -261,26 +261,49 @@ def try_list(path: Path, wanted: str, jobs: int, folder: Path) -> list[Verdict]:
             return list(pool.map(judge, range(len(faults)), faults))
 
 
+def _merge(name: str, verdicts: list[Verdict]) -> None:
+    known = {
+        one.name: one
+        for before in read_verdicts(PUBLISHED)
+        if before.adapter == name
+        for one in before.verdicts
+    }
+    known |= {one.name: one for one in verdicts}
+    listed = [fault.name for fault in read_faults(FOLDER / f"{name}.yaml")]
+    if missing := [fault for fault in listed if fault not in known]:
+        raise FaultError(f"{name}: {missing[0]} was never tried; leave --fault out, or name it")
+    publish(Verdicts(adapter=name, verdicts=tuple(known[fault] for fault in listed)), PUBLISHED)
+
+
 def main() -> int:
     """Try the faults and print tables."""
     known = [path.stem for path in fault_files()]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--adapter", action="append", choices=known, help="only this list; may be repeated")
-    parser.add_argument("--fault", default="", metavar="NAME", help="only faults whose name contains this")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        metavar="NAME",
+        help="only faults whose name contains this; may be repeated",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many copies to try faults in at once")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--write", action="store_true", help="write the tables in reports/published/faults")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the tables in reports/published/faults; faults that were not tried keep their verdicts",
+    )
     options = parser.parse_args()
-    if options.write and options.fault:
-        parser.error("--write needs whole lists: leave --fault out")
     found: list[Verdicts] = []
     try:
         for name in options.adapter or known:
             with tempfile.TemporaryDirectory(prefix="rosetta-faults-") as folder:
-                verdicts = try_list(FOLDER / f"{name}.yaml", options.fault, options.jobs, Path(folder))
+                verdicts = try_list(
+                    FOLDER / f"{name}.yaml", options.fault or [""], options.jobs, Path(folder)
+                )
             found.append(Verdicts(adapter=name, verdicts=tuple(verdicts)))
             if options.write:
-                publish(found[-1], PUBLISHED)
+                _merge(name, verdicts)
     except FaultError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
