@@ -139,7 +139,7 @@ def find_stack(adapter: str, release: str | None = None) -> Stack:
         UnknownStackError: There is no such adapter or release; the text lists what there is.
     """
     framework, _, target = adapter.partition(":")
-    name = framework.replace("-", "_")
+    name = framework.replace("-", "_").lower()
     if name not in adapter_names():
         raise UnknownStackError(
             f"there is no framework {framework!r}; there are {', '.join(adapter_names())}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -49,9 +50,18 @@ for command in (
     cli.add_command(command)
 
 
+def _end_as_if_interrupted(*_: object) -> None:
+    """Let SIGTERM, which batch systems and containers send, keep what was measured as Ctrl-C does."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell starts what it puts into the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, with the arguments of the process unless others are given, and leave with its exit code."""
     print_anything()
+    signal.signal(signal.SIGTERM, _end_as_if_interrupted)
     try:
         code = cli.main(arguments, prog_name="rosetta", standalone_mode=False)
     except click.exceptions.Exit as wanted:

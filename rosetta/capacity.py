@@ -351,8 +351,8 @@ def _number(value: float) -> str:
     "--pairs",
     default=6,
     show_default=True,
-    type=click.IntRange(1),
-    help="How often each setting is measured.",
+    type=click.IntRange(6),
+    help="How often each setting is measured; fewer than six pairs give no interval.",
 )
 @click.option(
     "--budget",
@@ -392,7 +392,7 @@ def bench_settings(
     """Measure what settings of the server of FRAMEWORK change, against the defaults of `rosetta serve`, as ratios."""
     from bench.plan import QUICK  # noqa: PLC0415 - as in `_check`
     from bench.recording import Request  # noqa: PLC0415
-    from bench.records import read_run  # noqa: PLC0415
+    from bench.records import SettingRatio, read_run  # noqa: PLC0415
     from bench.settings import UnknownSetting, compare_settings  # noqa: PLC0415
     from reports.render import write_report  # noqa: PLC0415
     from reports.settings import render_settings  # noqa: PLC0415
@@ -424,8 +424,14 @@ def bench_settings(
             )
     except UnknownSetting as error:
         raise click.UsageError(str(error)) from error
-    rendered = render_settings(read_run(folder))
+    run = read_run(folder)
+    rendered = render_settings(run)
     page = write_report(rendered, folder)
+    if not run.of(SettingRatio):
+        raise click.ClickException(
+            f"nothing was compared before the time was up; give a larger --budget than {budget:g} s, or fewer --sessions. "
+            f"What was measured: {page}"
+        )
     console.result(
         "\n".join([*rendered.summary, f"report: {page}"]),
         {"summary": list(rendered.summary), "report": str(page), "records": str(folder)},

@@ -148,11 +148,22 @@ def explain(framework: str, piece: str | None, *, source: Path, quiet: bool, as_
     facts = read_facts(source)
     name = find_stack(framework).adapter
     known = facts.of_framework(name)
-    chosen = [fact for fact in known if piece is None or piece.lower() in {fact.row.lower(), fact.table}]
-    if not chosen:
-        rows = ", ".join(dict.fromkeys(fact.row for fact in known)) or "nothing"
-        raise click.UsageError(f"nothing is known of {piece or 'it'} in {name}; there is {rows}")
     titles = {table.name: table.title for table in render_tables(facts)}
+    chosen = [
+        fact
+        for fact in known
+        if piece is None
+        or piece.lower() in {fact.row.lower(), fact.table, titles.get(fact.table, fact.table).lower()}
+    ]
+    if not chosen:
+        held = dict.fromkeys(fact.table for fact in known)
+        lines = [
+            f"  {titles.get(table, table)}: {', '.join(dict.fromkeys(one.row for one in known if one.table == table))}"
+            for table in held
+        ]
+        raise click.UsageError(
+            "\n".join([f"nothing is known of {piece or 'it'} in {name}; there are", *lines])
+        )
     lines: list[str] = []
     for table in dict.fromkeys(fact.table for fact in chosen):
         lines += ["", titles.get(table, table)]

@@ -16,5 +16,6 @@ def render(facts: Facts) -> Table:
         "which pays at the end. The first four calls, or two, end the episode; one more is made after the end. A trainer that "
         "sums adds up all of them; one that takes the last value takes that of the step that ends the episode; the framework's "
         "own return is what its trainers are given. Where the reward of a step is emulated, the framework itself has none on "
-        "the trace, and the adapter carries it as the first row says.",
+        "the trace, and the adapter carries it as the first row says. Columns are alike because adapters make them so: they say "
+        "what a compiled environment gives, not what frameworks do with environments written for them.",
     )

@@ -219,7 +219,10 @@ def contents(facts: Facts, tables: Sequence[Table]) -> str:
     lines = [
         "# Six frameworks side by side",
         "",
-        "Every cell is computed, or said by an adapter and checked. It links to what shows it, and says so where nothing does.",
+        (
+            "Every cell is computed, or said by an adapter; it names what shows it, and says so where nothing does. Whether a feature is "
+            "native or emulated is what an adapter declares: its probe shows that the feature works, not whose work it is."
+        ),
         "",
         provenance(facts),
         "",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -387,3 +390,28 @@ def test_without_a_verb_the_help_is_shown_once(rosetta: Rosetta) -> None:
     done = rosetta()
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.count("Usage:") == 1
+
+
+@pytest.mark.parametrize("is_in_background", [False, True])
+def test_what_batch_systems_send_interrupts_as_a_person_does(is_in_background: bool) -> None:
+    """Shells let what they put into the background ignore Ctrl-C, which must not make it deaf to SIGTERM."""
+    command = [sys.executable, "-P", "-m", "rosetta", "check", "wordle", "--episodes", "1000000"]
+    started = subprocess.Popen(
+        ["sh", "-c", ("trap '' INT; " if is_in_background else "") + 'exec "$@"', "sh", *command],
+        stderr=subprocess.PIPE,
+    )
+    _wait_until_it_works(started.pid)
+    started.terminate()
+    _, stderr = started.communicate(timeout=60)
+    assert (started.returncode, b"interrupted" in stderr) == (130, True), stderr
+
+
+def _wait_until_it_works(pid: int) -> None:
+    """Wait until the process handles SIGTERM itself: a bit of `SigCgt`."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+        if caught and int(caught[1], 16) & 1 << (signal.SIGTERM - 1):
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never began")

@@ -43,7 +43,7 @@ def test_explain_shows_a_piece_with_its_evidence_and_refuses_what_is_not_known(c
     assert "symbol gem.core:Env.step" in out
     code, _, err = run(capsys, "explain", "gem", "colour")
     assert code == 2
-    assert "there is environment, task" in err
+    assert "Same concept, six names: environment, task" in err
     assert run(capsys, "explain", "nobody")[0] == 2
 
 
