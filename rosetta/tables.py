@@ -157,12 +157,12 @@ def explain(framework: str, piece: str | None, *, source: Path, quiet: bool, as_
     ]
     if not chosen:
         held = dict.fromkeys(fact.table for fact in known)
-        lines = [
+        known_rows = [
             f"  {titles.get(table, table)}: {', '.join(dict.fromkeys(one.row for one in known if one.table == table))}"
             for table in held
         ]
         raise click.UsageError(
-            "\n".join([f"nothing is known of {piece or 'it'} in {name}; there are", *lines])
+            "\n".join([f"nothing is known of {piece or 'it'} in {name}; there are", *known_rows])
         )
     lines: list[str] = []
     for table in dict.fromkeys(fact.table for fact in chosen):
