@@ -58,7 +58,7 @@ class _Generate:
 
     async def roll(self, source: str, parts: Sequence[Part]) -> Sequence[Played]:
         compiled = compile_environment(load_environment(source))
-        client = _ScriptedClient({tuple(part.start): part.calls for part in parts})
+        client = _ScriptedClient({(part.start.task, part.start.seed): part.calls for part in parts})
         found = await compiled.generate(
             inputs=[compiled.row(*part.start) for part in parts],
             client=client,
