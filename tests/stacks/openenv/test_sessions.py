@@ -30,7 +30,7 @@ def test_however_a_client_goes_its_episode_is_freed(lab, way):
         else:
             raw.socket.shutdown(socket.SHUT_RDWR)
         assert lab.becomes(0)
-    assert len(lab.environment.closed) == 1
+    assert lab.closes(1)
 
 
 def test_a_server_without_room_refuses_at_connect(environment, serve_standing):

@@ -34,7 +34,7 @@ def test_a_server_that_stops_frees_the_episodes_of_clients_that_are_gone_without
     assert lab.becomes(3)
     lab.stop()
     assert lab.live == 0
-    assert len(lab.environment.closed) == 3
+    assert lab.closes(3)
 
 
 def test_the_last_answer_is_what_a_client_can_read(lab):

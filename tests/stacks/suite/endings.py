@@ -54,7 +54,7 @@ class TestEndings:
 
         asyncio.run(main())
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == 1
+        assert lab.closes(1)
 
     def test_every_way_out_frees_the_episode_once(self, lab):
         async def fail():
@@ -74,7 +74,7 @@ class TestEndings:
 
         asyncio.run(main())
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == 2
+        assert lab.closes(2)
 
     def test_sessions_that_are_closed_during_a_step_are_freed_after_it(self, lab, threaded):
         async def main():
@@ -99,7 +99,7 @@ class TestEndings:
         outcomes = asyncio.run(main())
         assert all(isinstance(outcome, SessionError | StepResult) for outcome in outcomes)
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == 2
+        assert lab.closes(2)
 
     def test_a_step_that_was_given_up_shifts_no_answers_and_is_freed_after_its_end(
         self, lab, manner, threaded
@@ -123,7 +123,7 @@ class TestEndings:
 
         asyncio.run(main())
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == 1
+        assert lab.closes(1)
 
     def test_an_overdue_answer_loses_the_session_with_a_clear_word(self, lab, manner):
         if manner.impatient is None:

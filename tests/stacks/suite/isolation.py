@@ -39,7 +39,7 @@ class TestIsolation:
         # The first draws tell the generators apart.
         assert len({mine.steps[0].result.observation.text for mine in played}) == SESSIONS
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == 2 * SESSIONS
+        assert lab.closes(2 * SESSIONS)
 
     def test_sixty_four_open_sessions_are_counted_and_freed(self, lab):
         async def main():
@@ -54,4 +54,4 @@ class TestIsolation:
 
         asyncio.run(main())
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == SESSIONS + 8
+        assert lab.closes(SESSIONS + 8)

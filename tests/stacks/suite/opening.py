@@ -39,7 +39,7 @@ class TestOpening:
 
         assert asyncio.run(main()).observation.text == "x"
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == lab.environment.opened
+        assert lab.closes()
 
     def test_an_environment_that_fails_to_start_tells_no_secret(self, lab, manner, caplog, capfd):
         async def main():
@@ -63,11 +63,11 @@ class TestOpening:
                 for number in range(4):
                     await session.open(f"train/{number}", 0)
                     assert lab.live == 1
-                    assert len(lab.environment.closed) == number
+                    assert lab.closes(number)
 
         asyncio.run(main())
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == 4
+        assert lab.closes(4)
 
     @pytest.mark.parametrize("abandoned", [True, False], ids=["abandoned", "closed"])
     def test_a_session_that_is_given_up_while_it_starts_is_freed(self, lab, threaded, abandoned):
@@ -85,4 +85,4 @@ class TestOpening:
 
         asyncio.run(main())
         assert lab.becomes(0)
-        assert len(lab.environment.closed) == lab.environment.opened
+        assert lab.closes()

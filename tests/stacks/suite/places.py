@@ -87,7 +87,7 @@ class TestPlaces:
             assert lab.live == 3
             await asyncio.to_thread(lab.stop)
             assert lab.live == 0
-            assert len(lab.environment.closed) == 3
+            assert lab.closes(3)
             if lab.endpoint.url is not None and manner.stopped is not None:
                 with pytest.raises(SessionError):
                     await sessions[0].step(DRAW)
@@ -96,7 +96,7 @@ class TestPlaces:
             await asyncio.gather(*(connection.__aexit__(None, None, None) for connection in connections))
 
         asyncio.run(main())
-        assert len(lab.environment.closed) == 3
+        assert lab.closes(3)
 
     def test_a_server_that_is_not_there_is_named(self, server):
         async def main():

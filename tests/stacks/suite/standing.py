@@ -87,6 +87,15 @@ class Stand:
             time.sleep(0.002)
         return True
 
+    def closes(self, number: int | None = None) -> bool:
+        """Say whether as many episodes get closed as a number says, or as were opened; the last may take a moment."""
+        deadline = time.monotonic() + 10
+        while len(self.environment.closed) != (self.environment.opened if number is None else number):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
     def stop(self) -> None:
         """Leave the server's context; leaving it twice is harmless."""
         serving, self._serving = self._serving, None
