@@ -177,7 +177,9 @@ class _Played:
 def plan_scenarios(
     environment: Environment[Any], *, source: str, episodes: int, seed: int
 ) -> Iterator[Scenario]:
-    """Yield the scenarios of the files and of the places in splits, then fuzz until the budget of episodes is used up.
+    """Yield the scenarios of the places in splits and of the files, then fuzz until the budget of episodes is used up.
+
+    Places are no part of the budget: with more splits an environment would be fuzzed less.
 
     Raises:
         bench.scenarios.ScenarioError: A scenario file is malformed.
@@ -186,14 +188,12 @@ def plan_scenarios(
     own = _own_scenarios(source)
     if own is not None:
         files.append(own)
+    yield from place_scenarios(environment)
     planned = 0
     for path in files:
         for scenario in load_scenarios(path, environment):
             planned += len(scenario.sessions)
             yield scenario
-    for scenario in place_scenarios(environment):
-        planned += len(scenario.sessions)
-        yield scenario
     fuzzer = Fuzzer(environment, seed)
     index = 0
     while planned < episodes:

@@ -92,10 +92,15 @@ def test_without_a_stall_both_clocks_agree_and_littles_law_holds(tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_server_that_is_compared_with_itself_shows_no_difference(tmp_path: Path) -> None:
-    """At 99.9 %, so that chance alone fails this once in some hundred runs."""
-    ratios = same_twice(tmp_path / "run")
-    assert [ratio.name.split()[-1] for ratio in ratios] == ["connect", "reset", "step"]
-    assert not [ratio for ratio in ratios if leaves_out_one(ratio)]
+    """A difference that is there is shown again by a second run; what a busy machine shows once, at 99.9 %, is not."""
+    shown = []
+    for name in ("first", "second"):
+        ratios = same_twice(tmp_path / name)
+        assert [ratio.name.split()[-1] for ratio in ratios] == ["connect", "reset", "step"]
+        shown.append({(ratio.name, ratio.ratio > 1) for ratio in ratios if leaves_out_one(ratio)})
+        if not shown[-1]:
+            break
+    assert set.intersection(*shown) == set()
 
 
 def test_a_comparison_of_the_same_shows_a_difference_as_rarely_as_its_interval_says() -> None:
