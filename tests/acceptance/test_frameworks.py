@@ -15,6 +15,7 @@ from canonical.catalogue import environment_names
 
 STACKS = all_stacks()
 DEFAULTS = [stack for stack in STACKS if stack.release.default]
+AT_ONCE = {"gem", "openenv"}
 
 
 def rosetta(*arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
@@ -37,8 +38,14 @@ def ready(stack: Stack) -> None:
     ("stack", "environment", "episodes"),
     [
         *((stack, "wordle", 200) for stack in STACKS),
-        # Where actions need a sandbox, an episode takes a hundred times as long: default releases, and the scenarios alone.
-        *((stack, name, 20) for stack in DEFAULTS for name in environment_names() if name != "wordle"),
+        # Where actions need a sandbox, an episode takes a hundred times as long: default releases, and the scenarios alone;
+        # of these a server and one in process at once, the others when they are asked for.
+        *(
+            pytest.param(stack, name, 20, marks=() if stack.adapter in AT_ONCE else pytest.mark.slow)
+            for stack in DEFAULTS
+            for name in environment_names()
+            if name != "wordle"
+        ),
     ],
     ids=lambda value: getattr(value, "label", str(value)),
 )
@@ -54,6 +61,7 @@ def test_every_release_shows_what_the_reference_shows(stack: Stack, environment:
         "--episodes",
         str(episodes),
         "--json",
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)
