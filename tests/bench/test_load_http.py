@@ -198,9 +198,10 @@ def test_mixed_up_sessions_and_wrong_totals_give_wrong_samples(tmp_path: Path) -
         "not what the reference says: total": 20,
     }
     assert result.succeeded == 0
-    example = result.wrong[0].differences[0]
-    assert example.piece == "text"
-    assert example.expected.split(" ")[0] != example.got.split(" ")[0]
+    # Which session ends first, and with which of both faults, is not promised.
+    mixed_up = [one for wrong in result.wrong for one in wrong.differences if one.piece == "text"]
+    assert mixed_up
+    assert all(one.expected.split(" ")[0] != one.got.split(" ")[0] for one in mixed_up)
 
 
 def test_only_sessions_that_the_server_let_in_count_as_held(tmp_path: Path) -> None:
