@@ -64,6 +64,33 @@ def can_isolate():
     return subprocess.run([*ISOLATED, "true"], capture_output=True, check=False).returncode == 0
 
 
+CONFIGURED = [
+    *("--config", "resources_servers/rosetta_wordle/configs/rosetta_wordle.yaml"),
+    *("--config", "responses_api_models/openai_model/configs/openai_model.yaml"),
+    *("--model-url", "http://127.0.0.1:18403/v1", "--model-api-key", "x", "--model", "stub"),
+]
+
+
+@pytest.mark.slow
+def test_gym_env_validate_accepts_a_written_project_and_refuses_one_that_names_another_agent(tmp_path):
+    write_project(load_environment("wordle"), "wordle", tmp_path)
+    config = tmp_path / CONFIGURED[1]
+
+    def validate():
+        return subprocess.run(
+            [STACK / "bin" / "gym", "env", "validate", *CONFIGURED],
+            cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, timeout=120, check=False,
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    said = validate()
+    assert said.returncode == 0, said.stdout + said.stderr
+    config.write_text(config.read_text().replace("name: rosetta_wordle\n", "name: another\n"))
+    refused = validate()
+    assert refused.returncode != 0
+    assert "another" in refused.stdout + refused.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not can_isolate(), reason="needs unshare, ip, and the right to use them")
 def test_gym_env_start_and_gym_eval_run_play_a_written_project(tmp_path):

@@ -1,4 +1,4 @@
-"""Verifiers' own commands accept the compiled task set: vf-validate takes its tasks, and vf-eval plays them."""
+"""Verifiers' own commands accept what is compiled: its validator takes the tasks, and its evaluations play them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,43 @@ EXPORT = "from adapters.verifiers.tasks import EpisodeEnv, EpisodeHarness, Episo
     '"EpisodeEnv", "EpisodeHarness", "EpisodeTaskset"'
 )
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        targets() != (Target.TASK_SET,) or not (BIN / "vf-validate").exists(),
-        reason="this release has no commands of these names for task sets",
-    ),
-]
+TASK_SETS = {"validate": ("vf-validate", "validate"), "eval": ("vf-eval", "eval")}
+"""What the commands for task sets are called, newest name first; where there is `validate`, `vf-eval` is another program."""
+
+pytestmark = pytest.mark.slow
+needs_task_sets = pytest.mark.skipif(Target.TASK_SET not in targets(), reason="this release has no task sets")
+needs_environments = pytest.mark.skipif(
+    Target.ENVIRONMENT not in targets(), reason="this release has no environments"
+)
 
 
-def run(folder, *arguments):
+def command(verb):
+    newest = (BIN / TASK_SETS["validate"][0]).exists()
+    return BIN / TASK_SETS[verb][0 if newest else 1]
+
+
+def call(folder, *arguments):
     environment = {**os.environ, "PYTHONPATH": str(folder), "SCRIPTED_KEY": "none"}
     done = subprocess.run(
-        [BIN / arguments[0], "wordle_tasks", "-n", "2", "-o", folder / "out", *arguments[1:]],
-        capture_output=True, text=True, timeout=240, check=False, cwd=folder, env=environment,
-    )  # fmt: skip
+        arguments, capture_output=True, text=True, timeout=240, check=False, cwd=folder, env=environment
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run(folder, verb, *arguments):
+    return call(folder, command(verb), "wordle_tasks", "-n", "2", "-o", folder / "out", *arguments)
+
+
+def rewards(played, script, environment):
+    """Return what an episode of each task pays for a script."""
+    expected = {}
+    for task in played:
+        episode = Episode.open(environment, task)
+        for step in script:
+            episode.step(step)
+        expected[task] = episode.total
+    return expected
 
 
 @pytest.fixture
@@ -47,8 +67,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_vf_validate_finds_nothing_wrong_with_the_tasks(folder):
-    said = run(folder, "vf-validate", "--runtime.type", "subprocess", "--rich", "False")
+@needs_task_sets
+def test_the_validator_finds_nothing_wrong_with_the_tasks(folder):
+    said = run(folder, "validate", "--runtime.type", "subprocess", "--rich", "False")
     summary = json.loads(next(folder.glob("out/*/summary.json")).read_text(encoding="utf-8"))
     counts = dict(_numbers(summary))
     assert counts["recorded"] == counts["total"] > 0, said
@@ -64,13 +85,14 @@ def _numbers(value):
             yield name, inner
 
 
-def test_vf_eval_plays_tasks_and_scores_what_the_episodes_score(folder, wordle, model):
+@needs_task_sets
+def test_an_evaluation_plays_tasks_and_scores_what_the_episodes_score(folder, wordle, model):
     script = [ToolCall("guess", {"word": word}) for word in WORDS]
 
     async def main():
         async with model(script) as endpoint:
             await asyncio.to_thread(
-                run, folder, "vf-eval", "-m", "scripted", "--client.base-url", endpoint.url,
+                run, folder, "eval", "-m", "scripted", "--client.base-url", endpoint.url,
                 "--client.api-key-var", "SCRIPTED_KEY", "--no-push",
             )  # fmt: skip
 
@@ -81,13 +103,27 @@ def test_vf_eval_plays_tasks_and_scores_what_the_episodes_score(folder, wordle, 
         trace = json.loads(line)
         episode = _find(trace, "episode")
         played[episode["task"]] = episode["total"]
-    expected = {}
-    for task in played:
-        episode = Episode.open(wordle, task)
-        for call in script:
-            episode.step(call)
-        expected[task] = episode.total
-    assert played == expected
+    assert played == rewards(played, script, wordle)
+    assert len(played) == 2
+
+
+@needs_environments
+def test_an_evaluation_plays_an_environment_and_scores_what_the_episodes_score(folder, wordle, model):
+    script = [ToolCall("guess", {"word": word}) for word in WORDS]
+
+    async def main():
+        async with model(script) as endpoint:
+            await asyncio.to_thread(
+                call, folder, BIN / "vf-eval", "adapters.verifiers.tasks", "--env-args", '{"environment": "wordle"}',
+                "-m", "scripted", "-b", endpoint.url, "-k", "SCRIPTED_KEY", "-n", "2", "-r", "1", "--save-results",
+                "--state-columns", "episode",
+            )  # fmt: skip
+
+    asyncio.run(main())
+    lines = next(folder.rglob("results.jsonl")).read_text(encoding="utf-8").splitlines()
+    results = [json.loads(line) for line in lines]
+    played = {_find(result, "episode")["task"]: result["reward"] for result in results}
+    assert played == rewards(played, script, wordle)
     assert len(played) == 2
 
 
