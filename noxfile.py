@@ -98,7 +98,7 @@ def acceptance(session: nox.Session) -> None:
     session.run("python", "-P", "-m", "pytest", "tests/acceptance", *session.posargs)
 
 
-@nox.session(python=PYTHON, default=False, tags=["stacks"])
+@nox.session(python=PYTHON, default=False)
 def fleet(session: nox.Session) -> None:
     """Play every server framework through Envoy, and through HAProxy and nginx where they are installed; `-m slow`: faults."""
     session.install("-e", ".[harness,envoy]", "--group", "test", "-c", CONSTRAINTS)
@@ -202,6 +202,8 @@ def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
                     "filterwarnings=",
                     f"tests/stacks/{name}",
                     *session.posargs,
+                    # A selection such as `-m slow` may leave nothing in one stack.
+                    success_codes=[0, 5] if session.posargs else [0],
                 )
             if release.get("default"):
                 packages = [f"adapters.{name}"]
