@@ -254,6 +254,18 @@ class Serving(_Message):
     settings: dict[str, Any]
 
 
+class Shut(_Message):
+    """Ask that what is served lets no new session begin; those that are open go on."""
+
+    type: Literal["shut"] = "shut"
+
+
+class Closing(_Message):
+    """Say that no new session begins any more."""
+
+    type: Literal["closing"] = "closing"
+
+
 class Observe(_Message):
     """Ask for the worker's own use of the machine; with `collect`, after everything unreachable has been freed."""
 
@@ -497,6 +509,7 @@ Request = Annotated[
     | Reread
     | ListTasks
     | Serve
+    | Shut
     | Observe
     | Load
     | Cost
@@ -521,6 +534,7 @@ Reply = Annotated[
     | Alike
     | Listed
     | Serving
+    | Closing
     | Observed
     | Samples
     | Loaded

@@ -265,6 +265,15 @@ async def serve(
     )
 
 
+async def shut(worker: Worker) -> None:
+    """Let no new session begin at what a worker serves; those that are open go on.
+
+    Raises:
+        WorkerError: The worker broke down.
+    """
+    await worker.request(protocol.Closing, lambda seq: protocol.Shut(seq=seq), timeout_s=REPLY_TIMEOUT_S)
+
+
 async def list_tasks(worker: Worker, environment: str, split: str, *, url: str | None) -> list[str]:
     """Return the ids of the tasks of a split, as the framework shows them to its users.
 

@@ -210,11 +210,13 @@ class Endpoint:
         url: The address, or None when the framework runs in process.
         open_sessions: Counts the sessions that hold a live episode right now, on the server's side.
         settings: The server settings in force, as they go into a record.
+        shut: Lets no new session begin from now on; those that are open go on.
     """
 
     url: str | None
     open_sessions: Callable[[], int]
     settings: Mapping[str, JSON] = field(default_factory=dict)
+    shut: Callable[[], None] = lambda: None
 
 
 CompiledT = TypeVar("CompiledT")

@@ -1,11 +1,61 @@
-"""Listening: a TCP socket for a server, made the way that answers leave at once, and errors in words."""
+"""Listening: a TCP socket for a server, made the way that answers leave at once, and a door that new sessions find shut."""
 
 from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
+DRAINING = "This service is being stopped and takes no new sessions."
+"""What a client is told that begins a session while the open ones come to their end."""
 _HIGHEST_PORT = 65_535
+
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+
+
+class Door:
+    """Be an ASGI application that stands before another: once it is shut, requests that begin a session get status 503.
+
+    Args:
+        app: What stands behind it.
+        beginnings: Paths of the requests that begin a session; without any, every request and every WebSocket does. What
+            began before is never touched.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], *beginnings: str) -> None:
+        self._app = app
+        self._beginnings = frozenset(beginnings)
+        self._is_shut = False
+
+    def shut(self) -> None:
+        """Let no session begin from now on."""
+        self._is_shut = True
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        """Answer one connection of ASGI."""
+        if self._is_shut and scope["type"] != "lifespan":
+            path = str(scope["path"]).rstrip("/")
+            if not self._beginnings or path in self._beginnings:
+                await _refuse(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(scope: _Message, receive: _Receive, send: _Send) -> None:
+    prefix = ""
+    if scope["type"] == "websocket":
+        await receive()
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            # The server makes a refusal of its own of it, with status 403.
+            await send({"type": "websocket.close"})
+            return
+        prefix = "websocket."
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": f"{prefix}http.response.start", "status": 503, "headers": headers})
+    await send({"type": f"{prefix}http.response.body", "body": DRAINING.encode() + b"\n"})
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,19 @@ import click
 
 from bench.client import RequestFailed, start_worker
 from bench.serving.deploy import Deployment, write_deployment
-from bench.serving.fleet import Fleet, FleetRequest, check_port, plan_fleet, serve_fleet
+from bench.serving.fleet import (
+    Fleet,
+    FleetRequest,
+    check_port,
+    plan_fleet,
+    serve_fleet,
+    wait_until_over,
+)
 from bench.serving.plan import DEFAULT_TARGET, Replica
 from bench.serving.proxies import ProxyError, find_binary, load_proxy, proxy_names
 from bench.serving.running import start_proxy
 from bench.session import serve as serve_environment
+from bench.session import shut
 from bench.stacks import ROOT, Stack
 from canonical.catalogue import load_environment
 from rosetta.console import Console, output_options
@@ -87,7 +95,7 @@ def serve(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Serve ENVIRONMENT with a framework's own server until interrupted.
+    """Serve ENVIRONMENT with a framework's own server until interrupted; open sessions then have --drain seconds to end.
 
     With --replicas and --proxy it is served by many processes behind one address; a process that dies is started anew.
     SIGHUP starts all of them anew, one after the other, each when its sessions have ended.
@@ -101,7 +109,7 @@ def serve(
         )
     if proxy_name is None:
         make_ready([chosen], console, build=build)
-        asyncio.run(_serve_alone(chosen, environment, host, port, console))
+        asyncio.run(_serve_alone(chosen, environment, (host, port), drain, console))
         return
     proxy = load_proxy(proxy_name)
     find_binary(proxy)
@@ -122,17 +130,35 @@ def _server_stack(framework: str, release: str | None) -> Stack:
     return chosen
 
 
-async def _serve_alone(stack: Stack, environment: str, host: str, port: int, console: Console) -> None:
-    async with start_worker(stack.python, stack.worker, label=f"the {stack.label} server") as worker:
+async def _serve_alone(
+    stack: Stack, environment: str, address: tuple[str, int], drain_s: float, console: Console
+) -> None:
+    stop = _hear_signals()
+    label = f"the {stack.label} server"
+    async with start_worker(stack.python, stack.worker, label=label) as worker:
         try:
-            serving = await serve_environment(worker, environment, host=host, port=port)
+            serving = await serve_environment(worker, environment, host=address[0], port=address[1])
         except RequestFailed as error:
             raise click.ClickException(error.reason) from error
         console.result(
             f"{environment} is served by {stack.label} at {serving.url} (Ctrl-C ends it)",
             {"url": serving.url, "settings": serving.settings},
         )
-        await worker.wait()
+        living = asyncio.create_task(worker.wait())
+
+        async def count() -> dict[str, int]:
+            return {label: (await worker.observe()).open_sessions}
+
+        async def close() -> dict[str, int]:
+            await shut(worker)
+            return await wait_until_over(count, drain_s)
+
+        try:
+            await _until(stop, living)
+            await _drain(close(), count, drain_s, stop, console)
+        finally:
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
 
 
 async def _serve_fleet(request: FleetRequest, drain_s: float, console: Console) -> None:
@@ -144,7 +170,7 @@ async def _serve_fleet(request: FleetRequest, drain_s: float, console: Console) 
             {"url": fleet.url, "plan": fleet.plan.model_dump(), "processes": fleet.plan.processes},
         )
         await _serve_until_stopped(fleet, drain_s, stop, console)
-        await _drain(fleet, drain_s, stop, console)
+        await _drain(fleet.drain(drain_s), fleet.replicas.open_sessions, drain_s, stop, console)
 
 
 async def _serve_until_stopped(fleet: Fleet, limit_s: float, stop: asyncio.Event, console: Console) -> None:
@@ -170,12 +196,18 @@ async def _serve_until_stopped(fleet: Fleet, limit_s: float, stop: asyncio.Event
         await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def _drain(fleet: Fleet, limit_s: float, stop: asyncio.Event, console: Console) -> None:
+async def _drain(
+    close: Coroutine[Any, Any, dict[str, int]],
+    count: Callable[[], Awaitable[dict[str, int]]],
+    limit_s: float,
+    stop: asyncio.Event,
+    console: Console,
+) -> None:
     console.say(
         f"no new sessions are taken; those that are open have {limit_s:g} s to end (another signal ends them now)"
     )
     stop.clear()
-    draining = asyncio.create_task(fleet.drain(limit_s))
+    draining = asyncio.create_task(close)
     again = asyncio.create_task(stop.wait())
     await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
     again.cancel()
@@ -183,10 +215,11 @@ async def _drain(fleet: Fleet, limit_s: float, stop: asyncio.Event, console: Con
         left = draining.result()
     else:
         draining.cancel()
-        left = {name: count for name, count in (await fleet.replicas.open_sessions()).items() if count}
+        left = {name: held for name, held in (await count()).items() if held}
     if left:
-        each = ", ".join(f"{name}: {count}" for name, count in left.items())
-        console.say(f"{sum(left.values())} sessions were cut off ({each})")
+        each = ", ".join(f"{name}: {held}" for name, held in left.items())
+        total = sum(left.values())
+        console.say(f"{'1 session was' if total == 1 else f'{total:,} sessions were'} cut off ({each})")
 
 
 def _hear_signals() -> asyncio.Event:
@@ -341,7 +374,15 @@ def deploy(
     type=click.Choice(proxy_names()),
     help="May be repeated. All that are installed when left out.",
 )
-@click.option("--framework", "--as", "framework", default="openenv", show_default=True, help="A framework.")
+@click.option(
+    "--framework",
+    "--as",
+    "frameworks",
+    multiple=True,
+    default=("openenv",),
+    show_default=True,
+    help="A framework; with --fault it may be repeated.",
+)
 @release_option
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @click.option(
@@ -390,7 +431,7 @@ def deploy(
 def bench_proxy(
     *,
     names: tuple[str, ...],
-    framework: str,
+    frameworks: tuple[str, ...],
     release: str | None,
     environment: str,
     sessions: int,
@@ -417,7 +458,11 @@ def bench_proxy(
     from reports.render import write_report  # noqa: PLC0415
 
     console = Console(quiet=quiet, as_json=as_json)
-    chosen = _server_stack(framework, release)
+    stacks = [_server_stack(framework, release) for framework in dict.fromkeys(frameworks)]
+    if len(stacks) > 1 and not faults:
+        raise click.UsageError("limits are measured under one framework at a time; several go with --fault")
+    if len(stacks) > 1 and release is not None:
+        raise click.UsageError("a release is of one framework; leave --release out, or name one framework")
     unknown = [fault for fault in faults if fault not in {*FAULTS, "all"}]
     if unknown:
         raise click.UsageError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}, and 'all'")
@@ -431,12 +476,12 @@ def bench_proxy(
             "no proxy is installed: "
             + "; ".join(f"{one}: {load_proxy(one).how_to_get}" for one in proxy_names())
         )
-    make_ready([chosen], console, build=False)
+    make_ready(stacks, console, build=False)
     folder = out or ROOT / "runs" / "proxies" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     if (folder / RECORDS_FILE).exists():
         raise click.UsageError(f"{folder} already holds a run; choose another folder with --out")
     request = CapsRequest(
-        stack=chosen, environment=environment, proxies=proxies,
+        stack=stacks[0], environment=environment, proxies=proxies,
         variants=[variant for variant in VARIANTS if limits in {None, variant}],
         sessions=sessions, replicas=replicas, turns=turns, tool_s=wait, folder=folder,
         connect_timeout_s=patience, processes=generators, arguments=tuple(sys.argv[1:]),
@@ -451,7 +496,7 @@ def bench_proxy(
     try:
         with console.progress() as show:
             if wanted:
-                asyncio.run(play_faults(request, wanted, on_progress=show, on_event=console.say))
+                asyncio.run(play_faults(request, stacks, wanted, on_progress=show, on_event=console.say))
             else:
                 asyncio.run(measure_caps(request, on_progress=show, on_event=console.say))
     finally:

@@ -21,7 +21,7 @@ from adapters.nemo_gym.session import Connection, NeMoGymSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
-from canonical.listening import listen, url_of
+from canonical.listening import Door, listen, url_of
 from canonical.server_settings import ServerSettings
 
 
@@ -164,7 +164,8 @@ class NeMoGymAdapter:
             session_ttl_seconds=self._session_ttl,
             **threads,
         )
-        serving = _Server(uvicorn.Config(make_app(server), lifespan="on", log_config=None, **settings))
+        door = Door(make_app(server), "/seed_session")
+        serving = _Server(uvicorn.Config(door, lifespan="on", log_config=None, **settings))
         running = asyncio.create_task(serving.serve(sockets=[listener]))
         try:
             while not serving.started:
@@ -177,7 +178,7 @@ class NeMoGymAdapter:
                 "session_ttl_seconds": server.config.session_ttl_seconds,
                 **settings,
             }
-            yield Endpoint(url_of(listener), lambda: len(server.live), recorded)
+            yield Endpoint(url_of(listener), lambda: len(server.live), recorded, door.shut)
         finally:
             serving.should_exit = True
             await asyncio.gather(running, return_exceptions=True)

@@ -19,7 +19,7 @@ from adapters.openenv.session import OpenEnvSession, read_tasks
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
-from canonical.listening import listen, url_of
+from canonical.listening import Door, listen, url_of
 from canonical.server_settings import ServerSettings
 
 _MIB = 1024 * 1024
@@ -169,8 +169,8 @@ class OpenEnvAdapter:
             **self._settings.uvicorn(),
         }
         listener = listen(host, port, settings["backlog"])
-        app = make_app(compiled, max_concurrent_envs=self._max_concurrent_envs)
-        server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
+        door = Door(make_app(compiled, max_concurrent_envs=self._max_concurrent_envs))
+        server = _Server(uvicorn.Config(door, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             while not server.started:
@@ -182,7 +182,7 @@ class OpenEnvAdapter:
                 "max_concurrent_envs": self._max_concurrent_envs,
                 **settings,
             }
-            yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded)
+            yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded, door.shut)
         finally:
             server.should_exit = True
             await asyncio.gather(serving, return_exceptions=True)

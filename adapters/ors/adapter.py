@@ -19,7 +19,7 @@ from adapters.ors.wire import Reading
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment
-from canonical.listening import listen, url_of
+from canonical.listening import Door, listen, url_of
 from canonical.server_settings import ServerSettings
 
 SESSION_TTL_S = 900.0
@@ -133,9 +133,9 @@ class OrsAdapter:
             "log_level": "warning",
             **self._settings.uvicorn(),
         }
-        app = make_server(compiled).app
+        door = Door(make_server(compiled).app, "/create_session", "/create")
         listener = listen(host, port, settings["backlog"])
-        server = _Server(uvicorn.Config(app, lifespan="on", log_config=None, **settings))
+        server = _Server(uvicorn.Config(door, lifespan="on", log_config=None, **settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             while not server.started:
@@ -149,7 +149,7 @@ class OrsAdapter:
                 "results_kept_seconds": LINGER_SECONDS,
                 **settings,
             }
-            yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded)
+            yield Endpoint(url_of(listener), lambda: len(compiled.live), recorded, door.shut)
         finally:
             server.should_exit = True
             await asyncio.gather(serving, return_exceptions=True)

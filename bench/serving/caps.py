@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -27,7 +29,7 @@ from bench.samples import Phase, Status
 from bench.serving.fleet import Fleet, FleetRequest, serve_fleet
 from bench.serving.proxies import find_binary
 from bench.serving.proxies.protocol import Proxy, Variant
-from bench.serving.records import ProxyHeader, ProxyRunWriter, ProxyTrial
+from bench.serving.records import SCHEMA, ProxyHeader, ProxyRunWriter, ProxyTrial
 from bench.stacks import ROOT, Stack
 from bench.trials import load_script
 from bench.workloads import NANOSECONDS, Workload
@@ -78,14 +80,14 @@ class CapsRequest:
         return Workload(turns=self.turns, tool_ns=tool_ns, tool_kind="async", spread_ns=tool_ns)
 
 
-def header_of(request: CapsRequest) -> ProxyHeader:
-    """Return the first record of a run."""
+def header_of(request: CapsRequest, *stacks: Stack) -> ProxyHeader:
+    """Return the first record of a run of one stack, or of several."""
     revision = read_revision(ROOT)
     started = datetime.now(UTC)
     return ProxyHeader(
         run_id=f"{started:%Y%m%d-%H%M%S}-proxies",
         started=started,
-        stack=request.stack.label,
+        stack=", ".join(stack.label for stack in stacks or (request.stack,)),
         environment=load_environment(request.environment).name,
         replicas=request.replicas,
         turns=request.turns,
@@ -94,7 +96,7 @@ def header_of(request: CapsRequest) -> ProxyHeader:
         commit=revision.commit if revision else None,
         dirty=revision.dirty if revision else None,
         args_passed=request.arguments,
-        schema=1,
+        schema=SCHEMA,
     )
 
 
@@ -145,7 +147,7 @@ async def _trial(
         target_sessions=request.sessions, workload=request.workload, variant=variant,
     )  # fmt: skip
     async with serve_fleet(fleet_request, on_event=on_event) as fleet:
-        before, idle = Pressure.read(), fleet.proxy.rss_bytes()
+        before, own, idle = Pressure.read(), await own_cpu_s(fleet), fleet.proxy.rss_bytes()
         cpu_before = fleet.proxy.cpu_s()
         async with watch(fleet) as seen:
             outcome = await hold(
@@ -166,7 +168,15 @@ async def _trial(
             most={name: max(seen.most.get(name, 0), value) for name, value in counters.items()},
             proxy_cpu_s=max(0.0, fleet.proxy.cpu_s() - cpu_before), proxy_rss_idle_bytes=idle,
             proxy_rss_bytes=max(idle, seen.rss_bytes), pressure_before=before, pressure_after=Pressure.read(),
+            own_cpu_s=max(0.0, await own_cpu_s(fleet) - own),
         )  # fmt: skip
+
+
+async def own_cpu_s(fleet: Fleet) -> float:
+    """Return the CPU seconds that this process, all that it has started and ended, and a fleet have used until now."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = time.process_time() + ended.ru_utime + ended.ru_stime
+    return own + fleet.proxy.cpu_s() + await fleet.replicas.cpu_s()
 
 
 async def hold(

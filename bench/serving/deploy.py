@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -99,7 +98,11 @@ def _texts(deployment: Deployment, plan: FleetPlan, *, validated: bool) -> dict[
         "--port", str(SPACE_PORT), "--target-sessions", str(deployment.target_sessions),
         "--drain", str(deployment.drain_s),
     ]  # fmt: skip
-    run_proxy = shlex.join(proxy.run(Path(proxy.image_binary), _IN_CONTAINER, plan, "derived"))
+    balance = [
+        "rosetta", "balance", "--as", stack.adapter, "--release", stack.release.version, "--proxy", proxy.name,
+        *(word for replica in plan.replicas for word in ("--at", replica.address)), "--host", "0.0.0.0",  # noqa: S104 - as above
+        "--port", str(plan.port), "--target-sessions", str(deployment.target_sessions), "--drain", str(deployment.drain_s),
+    ]  # fmt: skip
     known = {
         "name": deployment.name,
         "environment": Path(deployment.environment).stem,
@@ -113,8 +116,16 @@ def _texts(deployment: Deployment, plan: FleetPlan, *, validated: bool) -> dict[
         "drain_s": deployment.drain_s,
         "space_port": SPACE_PORT,
         "serve": fleet,
-        "serve_one": [*one, "--host", "0.0.0.0", "--port", str(_REPLICA_PORT)],  # noqa: S104 - as above
-        "run_proxy": ["sh", "-c", f"rm -f {_IN_CONTAINER}/*.sock && exec {run_proxy}"],
+        "serve_one": [
+            *one,
+            "--host",
+            "0.0.0.0",  # noqa: S104 - as above
+            "--port",
+            str(_REPLICA_PORT),
+            "--drain",
+            str(deployment.drain_s),
+        ],
+        "balance": balance,
         "validated": validated,
     }
     environment = jinja2.Environment(

@@ -11,20 +11,26 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import protocol
 from bench.load.engine import LoadFailed, LoadResult
+from bench.machine import Pressure
 from bench.progress import OnProgress, Progress
-from bench.serving.caps import CapsRequest, header_of, hold, load_scripts
-from bench.serving.fleet import Fleet, FleetRequest, serve_fleet
+from bench.serving.caps import CapsRequest, header_of, hold, load_scripts, own_cpu_s
+from bench.serving.fleet import Fleet, FleetRequest, serve_fleet, wait_until_over
 from bench.serving.proxies import find_binary
 from bench.serving.proxies.protocol import Proxy
 from bench.serving.records import Fault, ProxyRunWriter
+from bench.stacks import Stack
 
 _OPEN_PATIENCE_S = 60.0
 _SETTLE_PATIENCE_S = 180.0
+_SESSION_TTL_S = 60.0
+"""After how long without a request a server frees a session, where that can be set: longer than sessions here ever rest."""
+_REAPING_S = 60.0
 _WHOLE_PATIENCE_S = 60.0
 _POLL_S = 0.2
 _FRESH = 32
@@ -92,7 +98,7 @@ async def _restart_one_by_one(fleet: Fleet) -> None:
 async def _vanish(fleet: Fleet) -> None:
     """Drop every packet between clients and proxy, kill the clients, and let packets pass again."""
     rules = f"""
-        table inet rosetta {{
+        table inet {_table(fleet)} {{
             chain out {{
                 type filter hook output priority 0;
                 tcp dport {fleet.plan.port} drop
@@ -104,6 +110,10 @@ async def _vanish(fleet: Fleet) -> None:
     await _kill_all_clients(fleet)
     # Long enough that the kernel of the clients has nothing more to say about connections that nobody owns.
     await asyncio.sleep(1.0)
+
+
+def _table(fleet: Fleet) -> str:
+    return f"rosetta{fleet.plan.port}"
 
 
 def _why_packets_cannot_be_dropped() -> str | None:
@@ -159,12 +169,22 @@ FAULTS: Mapping[str, Deed] = {
 
 async def play_faults(
     request: CapsRequest,
+    stacks: Sequence[Stack],
     faults: Sequence[str],
     *,
     on_progress: OnProgress,
     on_event: Callable[[str], None],
 ) -> None:
-    """Do each fault to each proxy's fleet in fresh processes, and write what became of all sessions.
+    """Do each fault to each proxy's fleet of each framework in fresh processes, and write what became of all sessions.
+
+    One fleet is loaded at a time. While it only waits until what its clients left behind is freed, the next has its turn.
+
+    Args:
+        request: What is played; its stack is replaced by each of the stacks.
+        stacks: The framework releases.
+        faults: Names of faults.
+        on_progress: Hears how many are done.
+        on_event: Hears what happens to the fleets, in sentences.
 
     Raises:
         FaultNotPossible: One of them cannot be done here.
@@ -177,14 +197,28 @@ async def play_faults(
         if (obstacle := FAULTS[name].obstacle()) is not None:
             raise FaultNotPossible(f"the fault '{name}' cannot be done here: {obstacle}")
     scripts = await load_scripts(request.environment, request.workload)
-    total, done = len(request.proxies) * len(faults), 0
-    with ProxyRunWriter(request.folder, header_of(request)) as writer:
-        for proxy in request.proxies:
-            for name in faults:
-                on_progress(Progress("faults", done, total, f"{proxy.title}: {name}"))
-                writer.write(await play_fault(request, proxy, name, scripts, on_event))
-                done += 1
-        on_progress(Progress("faults", done, total, ""))
+    header = header_of(request, *stacks)
+    wanted = [(stack, proxy, name) for stack in stacks for proxy in request.proxies for name in faults]
+    turn, done = asyncio.Lock(), 0
+    with ProxyRunWriter(request.folder, header) as writer:
+
+        async def play(stack: Stack, proxy: Proxy, name: str) -> None:
+            nonlocal done
+            found = await play_fault(
+                replace(request, stack=stack), proxy, name, scripts, on_event=on_event, turn=turn
+            )
+            writer.write(found)
+            done += 1
+            on_progress(Progress("faults", done, len(wanted), f"{stack.label}, {proxy.title}: {name}"))
+
+        on_progress(Progress("faults", 0, len(wanted), ""))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for one in wanted:
+                    group.create_task(play(*one))
+        except ExceptionGroup as several:
+            # All are stopped by the first that cannot go on, which is what there is to say.
+            raise several.exceptions[0] from None
 
 
 async def play_fault(
@@ -192,14 +226,24 @@ async def play_fault(
     proxy: Proxy,
     name: str,
     scripts: Sequence[protocol.Script],
+    *,
     on_event: Callable[[str], None],
+    turn: asyncio.Lock | None = None,
 ) -> Fault:
     """Hold sessions, do one fault, and account for every session.
+
+    Args:
+        request: What is played, and under what.
+        proxy: The proxy before the replicas.
+        name: The fault.
+        scripts: What sessions play.
+        on_event: Hears what happens to the fleet, in sentences.
+        turn: Held while the fleet is started or loaded.
 
     Raises:
         FaultNotPossible: It cannot be done here.
     """
-    deed = FAULTS[name]
+    deed, turn = FAULTS[name], turn or asyncio.Lock()
     events: list[str] = []
 
     def hear(sentence: str) -> None:
@@ -208,41 +252,61 @@ async def play_fault(
 
     fleet_request = FleetRequest(
         stack=request.stack, environment=request.environment, replicas=request.replicas, proxy=proxy,
-        target_sessions=request.sessions, workload=request.workload,
+        target_sessions=request.sessions, workload=request.workload, session_ttl_s=_SESSION_TTL_S,
     )  # fmt: skip
-    async with serve_fleet(fleet_request, on_event=hear) as fleet:
-        playing = asyncio.create_task(
-            hold(
-                fleet, request.stack, scripts, sessions=request.sessions, workload=request.workload,
-                connect_timeout_s=request.connect_timeout_s, processes=max(request.processes, deed.generators),
-            )
-        )  # fmt: skip
-        try:
-            await _all_open(fleet, request.sessions, playing)
-            await deed.do(fleet)
-            outcome, ended_by = await _end_of(playing)
-        finally:
-            playing.cancel()
-            await asyncio.gather(playing, return_exceptions=True)
+    async with AsyncExitStack() as running:
+        async with turn:
+            fleet = await running.enter_async_context(serve_fleet(fleet_request, on_event=hear))
+            before, own = Pressure.read(), await own_cpu_s(fleet)
+            outcome, ended_by = await _suffer(request, fleet, deed, scripts)
+            pressure, used = (before, Pressure.read()), max(0.0, await own_cpu_s(fleet) - own)
         left, settled_s = await _settle(fleet)
         if name == "half-open":
-            await _nft("delete", "table", "inet", "rosetta")
+            await _nft("delete", "table", "inet", _table(fleet))
         await _whole(fleet)
         # No more than the proxy's limits were made for.
         fresh_sessions = min(_FRESH, request.sessions)
-        fresh = await hold(
-            fleet, request.stack, scripts, sessions=fresh_sessions, workload=request.workload,
-            connect_timeout_s=request.connect_timeout_s,
-        )  # fmt: skip
+        async with turn:
+            fresh = await hold(
+                fleet, request.stack, scripts, sessions=fresh_sessions, workload=request.workload,
+                connect_timeout_s=request.connect_timeout_s,
+            )  # fmt: skip
         succeeded = outcome.succeeded if outcome else 0
         lost = Counter(outcome.errors) if outcome else Counter({ended_by: request.sessions})
         return Fault(
-            proxy=proxy.name, title=proxy.title, name=deed.title, sessions=request.sessions,
-            opened=outcome.opened if outcome else request.sessions, succeeded=succeeded, lost=dict(lost),
+            stack=request.stack.label, proxy=proxy.name, title=proxy.title, name=deed.title,
+            sessions=request.sessions, opened=outcome.opened if outcome else request.sessions,
+            succeeded=succeeded, lost=dict(lost),
             unaccounted=max(0, request.sessions - succeeded - sum(lost.values())), held_after=left,
-            settled_s=round(settled_s, 1), fresh_succeeded=fresh.succeeded, fresh_sessions=fresh_sessions,
-            events=tuple(events), ended_by=ended_by,
+            settled_s=round(settled_s, 1), idle_limit_s=_idle_limit_s(fleet), fresh_succeeded=fresh.succeeded,
+            fresh_sessions=fresh_sessions, events=tuple(events), ended_by=ended_by,
+            pressure_before=pressure[0], pressure_after=pressure[1], own_cpu_s=used,
         )  # fmt: skip
+
+
+async def _suffer(
+    request: CapsRequest, fleet: Fleet, deed: Deed, scripts: Sequence[protocol.Script]
+) -> tuple[LoadResult | None, str]:
+    """Hold sessions, do the deed when all are open, and return what became of them and how the load run ended."""
+    playing = asyncio.create_task(
+        hold(
+            fleet, request.stack, scripts, sessions=request.sessions, workload=request.workload,
+            connect_timeout_s=request.connect_timeout_s, processes=max(request.processes, deed.generators),
+        )
+    )  # fmt: skip
+    try:
+        await _all_open(fleet, request.sessions, playing)
+        await deed.do(fleet)
+        return await _end_of(playing)
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+
+
+def _idle_limit_s(fleet: Fleet) -> float | None:
+    """Return after how long without a request the servers free a session, where they say so."""
+    told = [state.settings.get("session_ttl_seconds") for state in fleet.replicas.states]
+    return max((float(one) for one in told if isinstance(one, int | float)), default=None)
 
 
 async def _all_open(fleet: Fleet, sessions: int, playing: asyncio.Task[LoadResult]) -> None:
@@ -264,12 +328,11 @@ async def _end_of(playing: asyncio.Task[LoadResult]) -> tuple[LoadResult | None,
 
 
 async def _settle(fleet: Fleet) -> tuple[dict[str, int], float]:
+    """Wait as long as the servers may take to free what nobody uses; return what is left, and the seconds that it took."""
     begun = time.monotonic()
-    while True:
-        left = {name: count for name, count in (await fleet.replicas.open_sessions()).items() if count}
-        if not left or time.monotonic() - begun > _SETTLE_PATIENCE_S:
-            return left, time.monotonic() - begun
-        await asyncio.sleep(_POLL_S)
+    patience_s = max(_SETTLE_PATIENCE_S, (_idle_limit_s(fleet) or 0.0) + _REAPING_S)
+    left = await wait_until_over(fleet.replicas.open_sessions, patience_s)
+    return left, time.monotonic() - begun
 
 
 async def _whole(fleet: Fleet) -> None:

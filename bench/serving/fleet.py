@@ -8,7 +8,7 @@ import resource
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ class FleetRequest:
         target_sessions: Sessions that are to be held at the same time.
         workload: How long the environment's tools take.
         variant: The derived limits, or the proxy's own defaults.
+        session_ttl_s: After how many idle seconds a server frees a session, where that can be set; its own value when left out.
     """
 
     stack: Stack
@@ -49,6 +50,7 @@ class FleetRequest:
     target_sessions: int = DEFAULT_TARGET
     workload: Workload | None = None
     variant: Variant = "derived"
+    session_ttl_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -83,12 +85,7 @@ class Fleet:
             Sessions that are still open, by replica; empty when all have ended.
         """
         await self.proxy.drain()
-        patience = time.monotonic() + limit_s
-        while True:
-            left = {name: count for name, count in (await self.replicas.open_sessions()).items() if count}
-            if not left or time.monotonic() >= patience:
-                return left
-            await asyncio.sleep(min(_POLL_S, max(0.0, patience - time.monotonic())))
+        return await wait_until_over(self.replicas.open_sessions, limit_s)
 
     async def renew(self, limit_s: float) -> dict[str, int]:
         """Start every replica anew, one after the other, each when its sessions have ended.
@@ -118,6 +115,21 @@ class Fleet:
             # Until health checks have seen it: the next one is not to rest before.
             await asyncio.sleep(2 * HEALTH_EVERY_S)
         return {name: count for name, count in lost.items() if count}
+
+
+async def wait_until_over(count: Callable[[], Awaitable[dict[str, int]]], limit_s: float) -> dict[str, int]:
+    """Wait until no sessions are open any more, and return what is left after the limit.
+
+    Args:
+        count: Tells how many sessions each server process holds.
+        limit_s: How long to wait, in seconds.
+    """
+    patience = time.monotonic() + limit_s
+    while True:
+        left = {name: held for name, held in (await count()).items() if held}
+        if not left or time.monotonic() >= patience:
+            return left
+        await asyncio.sleep(min(_POLL_S, max(0.0, patience - time.monotonic())))
 
 
 def plan_fleet(
@@ -172,6 +184,7 @@ async def serve_fleet(request: FleetRequest, *, on_event: OnEvent = lambda _: No
                 request.environment,
                 request.replicas,
                 workload=request.workload,
+                session_ttl_s=request.session_ttl_s,
                 on_event=on_event,
             )
         )

@@ -51,7 +51,6 @@ ReplicaName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,15}$")]
 
 LOST = "The server process that held this session is gone, and the session with it. Begin a new one."
 BUSY = "No server process can be reached right now. Try again in a few seconds."
-DRAINING = "This service is being stopped and takes no new sessions."
 
 
 class Replica(BaseModel):

@@ -18,7 +18,7 @@ from bench.machine import Machine, Pressure
 from bench.records import BadRecord, EmptyRun, JsonObject, MissingHeader, RunExists, Text, UtcTime
 from bench.serving.proxies.protocol import Variant
 
-SCHEMA = 1
+SCHEMA = 2
 """Shape of the records. A reader refuses every other."""
 METHOD = 1
 """Meaning of the numbers. Numbers of different methods are never compared."""
@@ -38,6 +38,7 @@ class ProxyHeader(_Part):
     run_id: str
     started: UtcTime
     stack: str
+    """One or several, with commas between them."""
     environment: str
     replicas: PositiveInt
     turns: PositiveInt
@@ -86,12 +87,15 @@ class ProxyTrial(_Part):
     """Memory of all its processes before the trial, and at most."""
     pressure_before: Pressure
     pressure_after: Pressure
+    own_cpu_s: float
+    """CPU seconds of the generator, the proxy, the replicas and the harness between both readings."""
 
 
 class Fault(_Part):
     """Something that was done to a fleet while it held sessions, and what became of every one of them."""
 
     kind: Literal["fault"] = "fault"
+    stack: str
     proxy: str
     title: Text
     name: Text
@@ -106,6 +110,8 @@ class Fault(_Part):
     held_after: dict[str, NonNegativeInt]
     """Sessions that replicas still held when all clients were gone, after `settled_s`."""
     settled_s: float
+    idle_limit_s: float | None = None
+    """After how long without a request the servers free a session, where they do."""
     fresh_succeeded: NonNegativeInt
     fresh_sessions: PositiveInt
     """Sessions played after the fault, to see whether the service is whole again."""
@@ -113,6 +119,11 @@ class Fault(_Part):
     """What the fleet said."""
     ended_by: Text
     """Whether the load run came to its end or had to be cut."""
+    pressure_before: Pressure
+    pressure_after: Pressure
+    """Around the part in which sessions were held."""
+    own_cpu_s: float
+    """As of a trial."""
 
 
 class ProxyFooter(_Part):

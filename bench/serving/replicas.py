@@ -18,7 +18,7 @@ from bench.client import Worker, WorkerError, start_worker
 from bench.serving.plan import Replica
 from bench.session import serve
 from bench.stacks import Stack
-from bench.workloads import Workload
+from bench.workloads import NANOSECONDS, Workload
 
 MOST_DEATHS, WITHIN_S = 5, 60.0
 """A replica that dies more often than so is given up: it would only die again."""
@@ -68,6 +68,7 @@ class Replicas:
         host: str,
         workload: Workload | None,
         first_port: int,
+        session_ttl_s: float | None,
         on_event: OnEvent,
     ) -> None:
         self.states = [
@@ -75,6 +76,7 @@ class Replicas:
             for number in range(1, count + 1)
         ]
         self._stack, self._environment, self._host, self._workload = stack, environment, host, workload
+        self._session_ttl_s = session_ttl_s
         self._on_event = on_event
         self._ready = [asyncio.Event() for _ in self.states]
 
@@ -92,6 +94,15 @@ class Replicas:
                     state.open_sessions = (await state.worker.observe()).open_sessions
                     found[state.name] = state.open_sessions
         return found
+
+    async def cpu_s(self) -> float:
+        """Return the CPU seconds that the living replicas have used."""
+        used = 0.0
+        for state in self.states:
+            if state.worker is not None:
+                with contextlib.suppress(WorkerError):
+                    used += (await state.worker.observe()).cpu_ns / NANOSECONDS
+        return used
 
     async def renew(self, state: ReplicaState) -> int:
         """End a replica and start it anew, and return how many sessions it still held.
@@ -154,8 +165,9 @@ class Replicas:
         label = f"the {self._stack.label} server {state.name}"
         async with start_worker(self._stack.python, self._stack.worker, label=label) as worker:
             serving = await serve(
-                worker, self._environment, workload=self._workload, host=self._host, port=state.port
-            )
+                worker, self._environment, workload=self._workload, host=self._host, port=state.port,
+                session_ttl_s=self._session_ttl_s,
+            )  # fmt: skip
             state.port = urlsplit(serving.url or "").port or state.port
             state.settings = serving.settings
             state.worker = worker
@@ -175,6 +187,7 @@ async def start_replicas(
     host: str = "127.0.0.1",
     workload: Workload | None = None,
     first_port: int = 0,
+    session_ttl_s: float | None = None,
     on_event: OnEvent = lambda _: None,
 ) -> AsyncIterator[tuple[Replicas, asyncio.Task[None]]]:
     """Start replicas and keep them alive; leaving the context ends them.
@@ -187,6 +200,7 @@ async def start_replicas(
         workload: How long the environment's tools take.
         first_port: The port of the first, the others follow; 0 picks free ones. A replica that is started anew has the
             port that it had.
+        session_ttl_s: After how many idle seconds a session is freed, where that can be set.
         on_event: Hears what happens to them, in sentences.
 
     Yields:
@@ -196,7 +210,14 @@ async def start_replicas(
         WorkerError: One does not start.
     """
     replicas = Replicas(
-        stack, environment, count, host=host, workload=workload, first_port=first_port, on_event=on_event
+        stack,
+        environment,
+        count,
+        host=host,
+        workload=workload,
+        first_port=first_port,
+        session_ttl_s=session_ttl_s,
+        on_event=on_event,
     )
     keeping = asyncio.create_task(_keep_all(replicas))
     try:

@@ -59,6 +59,11 @@ class Host:
         collector = _set_collector(request.settings or ServerSettings())
         return replace(endpoint, settings={**endpoint.settings, **collector})
 
+    def shut(self) -> None:
+        """Let no new session begin in what is served."""
+        for endpoint in self._endpoints:
+            endpoint.shut()
+
     async def _tick(self) -> None:
         while True:
             before = time.perf_counter_ns()

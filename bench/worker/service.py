@@ -126,6 +126,9 @@ class Service:
             case protocol.Serve():
                 endpoint = await self._host.serve(request, self._cleanup)
                 return protocol.Serving(seq=seq, url=endpoint.url, settings=dict(endpoint.settings))
+            case protocol.Shut():
+                self._host.shut()
+                return protocol.Closing(seq=seq)
             case protocol.Observe():
                 return self._host.observe(seq, collect=request.collect)
             case protocol.Load():

@@ -199,6 +199,12 @@ def test_a_folder_to_deploy_holds_what_each_place_reads(
     assert set(services) == {"r1", "r2", "r3", "proxy"}
     assert set(services["proxy"]["depends_on"]) == {"r1", "r2", "r3"}
     assert services["r1"]["command"][:3] == ["rosetta", "serve", "wordle"]
+    assert services["proxy"]["command"][:2] == ["rosetta", "balance"]
+    for service in services.values():
+        drain = service["command"][service["command"].index("--drain") + 1]
+        assert drain == "120"
+        # Whoever stops containers kills those that take longer than this.
+        assert int(service["stop_grace_period"].removesuffix("s")) > int(drain)
     front = yaml.safe_load((tmp_path / "README.md").read_text().split("---")[1])
     exposed = re.search(r"^EXPOSE (\d+)$", (tmp_path / "Dockerfile").read_text(), re.MULTILINE)
     assert front["sdk"] == "docker"

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from bench.serving.fleet import free_port
-from bench.serving.plan import BUSY, DRAINING, LOST, FleetPlan, Replica, read_affinity
+from bench.serving.plan import BUSY, LOST, FleetPlan, Replica, read_affinity
 from bench.serving.proxies import load_proxy, proxy_names
 from bench.serving.running import RunningProxy, start_proxy
+from canonical.listening import DRAINING
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("name", proxy_names())]
 REPLICAS = ("r1", "r2", "r3")

@@ -11,6 +11,7 @@ from bench.machine import Machine, Pressure
 from bench.records import BadRecord, EmptyRun, RunExists
 from bench.serving.records import (
     RECORDS_FILE,
+    SCHEMA,
     Fault,
     ProxyHeader,
     ProxyRunWriter,
@@ -26,7 +27,7 @@ def header() -> ProxyHeader:
     return ProxyHeader(
         run_id="20260101-000000-proxies", started=datetime(2026, 1, 1, tzinfo=UTC), stack="openenv-0.10.0",
         environment="wordle", replicas=2, turns=2, tool_s=1.0,
-        machine=Machine.read(), args_passed=("bench-proxy",), schema=1,
+        machine=Machine.read(), args_passed=("bench-proxy",), schema=SCHEMA,
     )  # fmt: skip
 
 
@@ -38,15 +39,16 @@ def trial(variant: str, held: int) -> ProxyTrial:
         connect_ns=(5_000_000,) * 400, step_ns=(1_000_000_000,) * 400, step_failures=0,
         counters={"pending_overflow": 0}, most={"pending_overflow": 2_000 - held}, proxy_cpu_s=0.5,
         proxy_rss_idle_bytes=1_000_000, proxy_rss_bytes=1_000_000 + held * 4096,
-        pressure_before=QUIET, pressure_after=QUIET,
+        pressure_before=QUIET, pressure_after=QUIET, own_cpu_s=0.5,
     )  # fmt: skip
 
 
 def fault(**changed: object) -> Fault:
     known = {
-        "proxy": "envoy", "title": "Envoy", "name": "kill -9 of a replica", "sessions": 60, "opened": 60, "succeeded": 30,
+        "stack": "openenv-0.10.0", "proxy": "envoy", "title": "Envoy", "name": "kill -9 of a replica", "sessions": 60, "opened": 60, "succeeded": 30,
         "lost": {"the connection was closed": 30}, "unaccounted": 0, "held_after": {}, "settled_s": 0.2,
         "fresh_succeeded": 32, "fresh_sessions": 32, "events": ("r1 died with 30 sessions",), "ended_by": "all ended",
+        "pressure_before": QUIET, "pressure_after": QUIET, "own_cpu_s": 0.5,
     }  # fmt: skip
     return Fault(**{**known, **changed})
 

@@ -72,5 +72,9 @@ def test_a_fault_that_cannot_be_done_here_is_refused_before_anything_starts(
     deed = dataclasses.replace(FAULTS["half-open"], obstacle=lambda: "there is no such thing")
     monkeypatch.setitem(FAULTS, "half-open", deed)
     with pytest.raises(FaultNotPossible, match="there is no such thing"):
-        asyncio.run(play_faults(asked, ["half-open"], on_progress=lambda _: None, on_event=lambda _: None))
+        asyncio.run(
+            play_faults(
+                asked, [asked.stack], ["half-open"], on_progress=lambda _: None, on_event=lambda _: None
+            )
+        )
     assert not folder.exists()

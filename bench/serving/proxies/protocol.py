@@ -15,7 +15,6 @@ import jinja2
 from bench.serving.plan import (
     BUSY,
     CONNECT_TIMEOUT_S,
-    DRAINING,
     HEALTH_EVERY_S,
     HEALTH_FAILURES,
     HEALTH_TIMEOUT_S,
@@ -25,6 +24,7 @@ from bench.serving.plan import (
     UPSTREAM_IDLE_S,
     FleetPlan,
 )
+from canonical.listening import DRAINING
 
 Variant = Literal["derived", "default"]
 """Whether every limit follows from the target, or nothing is set but what makes the proxy forward at all."""
@@ -41,8 +41,7 @@ class Proxy(Protocol):
         name: The name of its folder here, and of its option.
         title: Its name as its makers write it.
         how_to_get: The command that installs it.
-        image_commands: What to run while an image is built from Debian's, so that the program lies at `image_binary`.
-        image_binary: See there.
+        image_commands: What to run while an image is built from Debian's, so that the program is there.
         image_extra: Extra of this project that the image needs for it, or nothing.
         version_option: With which its program tells its version.
         shares_port: Whether several processes of it serve one port; otherwise one process has workers, each with
@@ -53,7 +52,6 @@ class Proxy(Protocol):
     title: str
     how_to_get: str
     image_commands: tuple[str, ...]
-    image_binary: str
     image_extra: str
     version_option: str
     shares_port: bool

@@ -41,7 +41,6 @@ class Envoy:
     image_commands = (
         "ln -s \"$(python -c 'import envoy; print(envoy.__path__[0])')/_bin/envoy\" /usr/local/bin/envoy",
     )
-    image_binary = "/usr/local/bin/envoy"
     image_extra = "envoy"
     version_option = "--version"
     shares_port = True

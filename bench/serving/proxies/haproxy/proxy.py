@@ -26,7 +26,6 @@ class HAProxy:
     image_commands = (
         "apt-get update && apt-get install --yes --no-install-recommends haproxy && rm -rf /var/lib/apt/lists/*",
     )
-    image_binary = "/usr/sbin/haproxy"
     image_extra = ""
     version_option = "-v"
     shares_port = True

@@ -34,7 +34,6 @@ class Nginx:
     image_commands = (
         "apt-get update && apt-get install --yes --no-install-recommends nginx-light && rm -rf /var/lib/apt/lists/*",
     )
-    image_binary = "/usr/sbin/nginx"
     image_extra = ""
     version_option = "-v"
     shares_port = False
