@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +28,21 @@ class TaskLoadError(ValueError):
         self.reason = reason
         place = str(path) if line is None else f"{path}, line {line}"
         super().__init__(f"{place}: {reason}")
+
+
+class TasksNotInstalledError(TaskLoadError):
+    """Report tasks that come with a package which is not installed, and the command that installs it.
+
+    Args:
+        package: The name of the package.
+        path: The file of it that holds the tasks.
+    """
+
+    def __init__(self, package: str, path: Path) -> None:
+        where = shlex.quote(sys.executable)
+        # Environments that uv makes have no pip.
+        tool = f"{where} -m pip install" if find_spec("pip") else f"uv pip install --python {where}"
+        super().__init__(path, f"is missing; its package is installed by: {tool} {package}")
 
 
 class UnknownTaskError(LookupError):

@@ -17,7 +17,7 @@ from canonical.adapter import Session
 from canonical.catalogue import definition_path, environment_names, load_environment
 from canonical.checker import CheckReport, Outcome, check_environment
 from canonical.content import ErrorCode, Message
-from canonical.environment import Environment
+from canonical.environment import Environment, NoOracleError
 from canonical.episode import Episode
 from canonical.policy import ModelPolicy, OraclePolicy, Policy, RandomPolicy, ReplayPolicy, ScriptedPolicy
 from canonical.reference import ReferenceSession
@@ -224,7 +224,10 @@ def rollout(
                         file.write(transcript.to_line() + "\n")
         return played
 
-    transcripts = asyncio.run(run())
+    try:
+        transcripts = asyncio.run(run())
+    except NoOracleError as error:
+        raise click.ClickException(f"{error}; --policy random plays without one") from error
     lines = [
         f"{one.task}: {end_text(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
         f"reward {one.total:g}"

@@ -15,6 +15,7 @@ from bench.conformance import BrokenEnvironmentError
 from canonical.catalogue import UnknownEnvironmentError, definition_path, load_environment
 from canonical.episode import StartError
 from canonical.reward import ScoringError
+from canonical.task import TasksNotInstalledError
 from rosetta.console import FINDING, Console
 
 _SAID_OF_IT = (StartError, ScoringError, BrokenEnvironmentError)
@@ -36,7 +37,7 @@ def pointing_to_author(command: Callable[..., None]) -> Callable[..., None]:
         except Exception as raised:
             reason = _first(raised)
             failure = _failure(reason, environment)
-            if failure is None:
+            if failure is None or isinstance(reason, TasksNotInstalledError):
                 raise
             if not isinstance(failure, _SAID_OF_IT):
                 Console().place(failure, definition_path(load_environment(environment)))

