@@ -114,10 +114,11 @@ async def resolve(worker: Worker, names: Sequence[str]) -> dict[str, Symbol]:
     missing = [f"{one.name} ({one.missing})" for one in reply.symbols if one.missing is not None]
     if missing:
         raise UnresolvedSymbols(f"{worker.label} does not have: {'; '.join(missing)}")
-    return {one.name: _symbol(one) for one in reply.symbols}
+    return {one.name: symbol_of(one) for one in reply.symbols}
 
 
-def _symbol(found: protocol.Inspection) -> Symbol:
+def symbol_of(found: protocol.Inspection) -> Symbol:
+    """Return what a name is as a piece of evidence."""
     return Symbol(
         name=found.name,
         distribution="" if found.distribution is None else f"{found.distribution} {found.version}",
