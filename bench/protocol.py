@@ -480,6 +480,22 @@ class Inspected(_Message):
     symbols: list[Inspection]
 
 
+class ShowTrouble(_Message):
+    """Ask for what a trouble, which the adapter names, looks like in this stack."""
+
+    type: Literal["show_trouble"] = "show_trouble"
+    name: str
+
+
+class TroubleShown(_Message):
+    """Say what was tried, what came of it, and whether the release has the trouble."""
+
+    type: Literal["trouble_shown"] = "trouble_shown"
+    sent: str
+    seen: str
+    is_there: bool
+
+
 class Failed(_Message):
     """Say that a request could not be carried out.
 
@@ -516,7 +532,8 @@ Request = Annotated[
     | ListWays
     | StepTogether
     | RollOut
-    | Inspect,
+    | Inspect
+    | ShowTrouble,
     Field(discriminator="type"),
 ]
 Reply = Annotated[
@@ -543,6 +560,7 @@ Reply = Annotated[
     | SteppedTogether
     | RolledOut
     | Inspected
+    | TroubleShown
     | Failed,
     Field(discriminator="type"),
 ]

@@ -6,6 +6,7 @@ a module of the adapter's folder, a definition in it, and perhaps a text in that
 
 from __future__ import annotations
 
+from datetime import date
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -86,6 +87,30 @@ class Handwritten(_Said):
     entry: str
 
 
+class Trouble(_Said):
+    """Say what costs people time in the framework, and what the adapter does about it.
+
+    Attributes:
+        what: What happens, in one sentence.
+        answer: What the adapter does about it, in one sentence.
+        at: The place in the adapter that does it.
+        upstream: The public thread about it, as `owner/repository#number: what it is called`; empty where none is known.
+        dated: The day of the thread.
+    """
+
+    what: str
+    answer: str
+    at: str
+    upstream: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+#\d+: .+)?$")
+    dated: date | None = None
+
+    @model_validator(mode="after")
+    def _a_thread_has_a_day(self) -> Self:
+        if bool(self.upstream) != (self.dated is not None):
+            raise ValueError("a thread needs its day, and a day its thread")
+        return self
+
+
 class Stone(_Said):
     """Hold what an `adapter.toml` says under `[stone]`; all of it may be left out.
 
@@ -93,11 +118,13 @@ class Stone(_Said):
         words: Canonical word -> where it is.
         pieces: Piece -> how an author gets it.
         handwritten: What is what in the hand-written environment.
+        troubles: What costs people time; the names are those of the probes in `troubles.py` of the adapter's folder.
     """
 
     words: dict[str, Word] = {}
     pieces: dict[PieceName, Piece] = {}
     handwritten: Handwritten | None = None
+    troubles: dict[str, Trouble] = {}
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -11,15 +11,17 @@ from bench.facts import Fact, Facts
 from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
-from bench.stone import handwritten, pieces, rewards, tasks, tools, words
+from bench.stone import handwritten, pieces, rewards, tasks, tools, troubles, words
+from bench.stone.claims import gather_claims
 from bench.stone.local import gather_local
+from bench.stone.runs import PUBLISHED
 from bench.stone.sharing import gather_sharing
 from bench.stone.subject import take_in_hand
 
 READ = (words.gather, handwritten.gather, pieces.gather)
 """What is read, of one framework at a time."""
 
-PROBED = (tools.gather, rewards.gather, tasks.gather)
+PROBED = (tools.gather, rewards.gather, tasks.gather, troubles.gather)
 """What is tried through the framework."""
 
 

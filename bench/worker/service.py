@@ -24,6 +24,7 @@ from bench.worker.host import Host
 from bench.worker.inspection import inspect_names
 from bench.worker.live import UnknownWay, list_ways, roll_out, step_together
 from bench.worker.load import run_load
+from bench.worker.troubles import show_trouble
 from canonical.adapter import Adapter, SessionError
 from canonical.catalogue import UnknownEnvironmentError
 
@@ -143,6 +144,8 @@ class Service:
                 return await roll_out(self._adapter, request)
             case protocol.Inspect():
                 return inspect_names(request)
+            case protocol.ShowTrouble():
+                return await show_trouble(self._adapter, request)
 
     def _start(self, request: protocol.Start) -> protocol.Started:
         if request.protocol != protocol.PROTOCOL:

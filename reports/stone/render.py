@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.facts import FACTS_FILE, Facts
-from reports.stone import code, local, pieces, reward, sharing, tasks, tools, words
+from reports.stone import claims, code, local, pieces, reward, sharing, tasks, tools, troubles, words
+from reports.stone.inputs import NOTHING, Inputs
 from reports.stone.table import Table
-from reports.stone.writers import contents, csv_text, html_page, json_text, markdown_page
+from reports.stone.writers import contents, csv_text, json_text, markdown_page
 
 TABLES: tuple[Callable[[Facts], Table], ...] = (
     words.render,
@@ -18,6 +19,8 @@ TABLES: tuple[Callable[[Facts], Table], ...] = (
     tasks.render,
     local.render,
     sharing.render,
+    troubles.render,
+    claims.render,
 )
 """One renderer per table, in the order of a reader."""
 
