@@ -145,7 +145,25 @@ class CheckReport:
         return "\n".join(lines)
 
 
-def check_environment(environment: Environment[Any], *, episodes: int = 50, seed: int = 0) -> CheckReport:
+EPISODES, DEAR_EPISODES = 50, 3
+"""How many episodes a check plans, and how many where episodes are dear: one of each kind of actions."""
+
+OnPromise: TypeAlias = Callable[[Promise, int], None]
+"""Hears which promise is being checked, and on how many episodes that was done."""
+
+
+def planned_episodes(environment: Environment[Any]) -> int:
+    """Return how many episodes a check plans when nobody says how many."""
+    return DEAR_EPISODES if getattr(environment, "dear", False) else EPISODES
+
+
+def check_environment(
+    environment: Environment[Any],
+    *,
+    episodes: int | None = None,
+    seed: int = 0,
+    on_promise: OnPromise = lambda _promise, _done: None,
+) -> CheckReport:
     """Check the promises of an environment by playing episodes. For authors, and for tests.
 
     The same arguments give the same report, unless the environment itself behaves differently. The time grows with
@@ -153,31 +171,42 @@ def check_environment(environment: Environment[Any], *, episodes: int = 50, seed
 
     Args:
         environment: The environment.
-        episodes: How many episodes to plan; every promise is checked on each of them.
+        episodes: How many episodes to plan; every promise is checked on each of them. As many as `planned_episodes` says
+            when left out.
         seed: The seed of the plans.
+        on_promise: Hears how far the check has come.
 
     Raises:
         ValueError: There is no episode to play.
         RuntimeError: The environment waits, and an event loop is already running; await `check_environment_async`.
     """
     if not _waits(environment):
-        return finish(check_environment_async(environment, episodes=episodes, seed=seed))
+        return finish(
+            check_environment_async(environment, episodes=episodes, seed=seed, on_promise=on_promise)
+        )
     if _loop_is_running():
         raise RuntimeError(
             "the environment waits, and an event loop is running; await check_environment_async instead"
         )
-    return asyncio.run(check_environment_async(environment, episodes=episodes, seed=seed))
+    return asyncio.run(
+        check_environment_async(environment, episodes=episodes, seed=seed, on_promise=on_promise)
+    )
 
 
 async def check_environment_async(
-    environment: Environment[Any], *, episodes: int = 50, seed: int = 0
+    environment: Environment[Any],
+    *,
+    episodes: int | None = None,
+    seed: int = 0,
+    on_promise: OnPromise = lambda _promise, _done: None,
 ) -> CheckReport:
     """Check the promises of an environment from inside a running event loop; see `check_environment`."""
+    episodes = planned_episodes(environment) if episodes is None else episodes
     if episodes < 1:
         raise ValueError(f"a check needs at least one episode, not {episodes}")
     before = random.getstate()
     try:
-        results = await _check(environment, episodes, seed)
+        results = await _check(environment, episodes, seed, on_promise)
     finally:
         random.setstate(before)
     name, version = (str(getattr(environment, key, "?")) for key in ("name", "version"))
@@ -247,7 +276,9 @@ class _UnsupportedError(Exception):
     """Report that a promise does not apply, and why."""
 
 
-async def _check(environment: Environment[Any], episodes: int, seed: int) -> list[CheckResult]:
+async def _check(
+    environment: Environment[Any], episodes: int, seed: int, on_promise: OnPromise
+) -> list[CheckResult]:
     results: list[CheckResult] = []
     for promise, inspect in (
         (Promise.DEFINITION, _definition),
@@ -263,7 +294,7 @@ async def _check(environment: Environment[Any], episodes: int, seed: int) -> lis
             return [*results, *(CheckResult(other, Outcome.UNCHECKED, reason) for other in left)]
     plans, hint = _plan(environment, environment.tasks(), episodes, random.Random(f"check {seed}"))  # noqa: S311
     for promise, examine in _EXAMINATIONS.items():
-        result = await _examine_all(environment, promise, examine, plans)
+        result = await _examine_all(environment, promise, examine, plans, on_promise)
         if promise is Promise.SECRETS and result.outcome is Outcome.PASSED:
             result = _searched(plans)
         results.append(hint if hint is not None and promise is hint.promise else result)
@@ -278,10 +309,15 @@ def _result(promise: Promise, finding: _Finding | None) -> CheckResult:
 
 
 async def _examine_all(
-    environment: Environment[Any], promise: Promise, examine: _Examine, plans: list[_Plan]
+    environment: Environment[Any],
+    promise: Promise,
+    examine: _Examine,
+    plans: list[_Plan],
+    on_promise: OnPromise,
 ) -> CheckResult:
     played = 0
-    for plan in plans:
+    for number, plan in enumerate(plans):
+        on_promise(promise, number)
         try:
             finding = await examine(environment, plan)
         except StartError:
@@ -291,6 +327,7 @@ async def _examine_all(
         played += 1
         if finding is not None:
             return _result(promise, await _shrink(environment, examine, plan, finding))
+    on_promise(promise, len(plans))
     if not played:
         return CheckResult(promise, Outcome.UNCHECKED, "no episode could be started")
     return _result(promise, None)
@@ -834,9 +871,6 @@ async def _exceptions(environment: Environment[Any], plan: _Plan) -> _Finding | 
 
 
 async def _snapshot(environment: Environment[Any], plan: _Plan) -> _Finding | None:
-    alone = await _played_alone(environment, plan)
-    if alone is None:
-        return None
     actions = plan.actions[:_LONGEST]
     before, after = actions[: plan.pause], actions[plan.pause :]
     async with _opened(environment, plan.task, plan.seed) as stored:
@@ -845,6 +879,9 @@ async def _snapshot(environment: Environment[Any], plan: _Plan) -> _Finding | No
             text = stored.episode.snapshot().to_json()
         except SnapshotError as error:
             raise _UnsupportedError(str(error)) from None
+    alone = await _played_alone(environment, plan)
+    if alone is None:
+        return None
     async with _opened(environment, plan.task, plan.seed) as restored:
         try:
             restored.episode.restore(Snapshot.from_json(text))

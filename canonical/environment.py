@@ -64,8 +64,8 @@ class Environment(ABC, Generic[StateT]):
         rubric: What scores the state.
         quick: Whether `start`, every tool and the rubric take at most about a millisecond, so that a server may run them
             on its event loop. Otherwise plain functions get a thread, in which they may take as long as they like.
-        dear: Whether an episode costs seconds, as one does whose end is graded in sandboxes, so that what conformance
-            proves with environments that cost nothing is not proven again and again with this one.
+        dear: Whether an episode costs seconds, as one does whose end is graded in sandboxes. Checks then play few of them,
+            and what conformance proves with environments that cost nothing is not proven over and over with this one.
     """
 
     name: ClassVar[str]

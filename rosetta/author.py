@@ -12,10 +12,19 @@ from typing import Any
 import click
 
 from bench.client import start_worker
+from bench.progress import Progress
 from bench.session import connect_session, serve
 from canonical.adapter import Session
 from canonical.catalogue import definition_path, environment_names, load_environment
-from canonical.checker import CheckReport, Outcome, check_environment
+from canonical.checker import (
+    DEAR_EPISODES,
+    EPISODES,
+    CheckReport,
+    Outcome,
+    Promise,
+    check_environment,
+    planned_episodes,
+)
 from canonical.content import ErrorCode, Message
 from canonical.environment import Environment, NoOracleError
 from canonical.episode import Episode
@@ -290,17 +299,25 @@ async def _sessions(
 @click.argument("environment")
 @click.option(
     "--episodes",
-    default=50,
-    show_default=True,
     type=click.IntRange(1, 1_000_000),
-    help="Random episodes per promise.",
+    help=f"Random episodes per promise; {EPISODES} when left out, or {DEAR_EPISODES} where an episode costs seconds.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random episodes.")
 @output_options
-def check(environment: str, *, episodes: int, seed: int, quiet: bool, as_json: bool) -> None:
+def check(environment: str, *, episodes: int | None, seed: int, quiet: bool, as_json: bool) -> None:
     """Check that ENVIRONMENT keeps its promises; show the smallest failing example of each broken one."""
-    report = check_environment(load_environment(environment), episodes=episodes, seed=seed)
-    Console(quiet=quiet, as_json=as_json).result(report.render(), _report_value(report))
+    console = Console(quiet=quiet, as_json=as_json)
+    loaded = load_environment(environment)
+    wanted = planned_episodes(loaded) if episodes is None else episodes
+    promises = list(Promise)
+    with console.progress() as show_bar:
+
+        def hear(promise: Promise, done: int) -> None:
+            came = promises.index(promise) * wanted + done
+            show_bar(Progress("promises", came, len(promises) * wanted, promise))
+
+        report = check_environment(loaded, episodes=wanted, seed=seed, on_promise=hear)
+    console.result(report.render(), _report_value(report))
     if not report.passed:
         sys.exit(FINDING)
 

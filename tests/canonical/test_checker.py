@@ -11,6 +11,8 @@ import pytest
 
 from canonical.catalogue import load_environment
 from canonical.checker import (
+    DEAR_EPISODES,
+    EPISODES,
     CheckReport,
     CheckResult,
     Outcome,
@@ -394,6 +396,17 @@ class TestManners:
     @pytest.mark.parametrize("episodes", [1, 2, 20])
     def test_any_number_of_episodes_will_do(self, episodes: int) -> None:
         assert check(Counter(), episodes=episodes).passed
+
+    def test_of_dear_episodes_few_are_played_and_each_promise_is_told_as_it_is_checked(self) -> None:
+        class Dear(Counter):
+            dear = True
+
+        heard: list[tuple[Promise, int]] = []
+        report = check_environment(Dear(), on_promise=lambda promise, done: heard.append((promise, done)))
+        assert report.passed
+        assert report.episodes == DEAR_EPISODES < EPISODES == check_environment(Counter()).episodes
+        played = list(Promise)[3:]
+        assert heard == [(promise, done) for promise in played for done in range(DEAR_EPISODES + 1)]
 
     def test_an_async_environment_is_checked_from_sync_and_async_code(self) -> None:
         assert check(Waiter(), episodes=2) == asyncio.run(check_environment_async(Waiter(), episodes=2))

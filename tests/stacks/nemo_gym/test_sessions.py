@@ -60,3 +60,31 @@ def test_what_a_client_can_read_is_the_seed_the_last_result_and_its_cookie(lab):
     assert shown["seeded"]["task"] == "test/0"
     assert list(shown["cookies"][0]) == ["session_id"]
     assert shown["result"]["total"] == 4.0
+
+
+class DearLab(Lab):
+    """Be played as if every episode cost seconds."""
+
+    dear = True
+
+
+def test_a_dear_episode_is_read_again_without_being_played_again(serve_standing):
+    async def main(server):
+        async with server.connect() as session:
+            await session.open("test/0", 7)
+            await session.reread(server.compiled)
+            for action in (ToolCall("pay", {"amount": 2.0}), ToolCall("echo", {"text": "\ud800"})):
+                await session.step(action)
+            await session.step(ToolCall("finish"))
+            begun = environment.opened
+            await session.reread(server.compiled)
+            # The row is made from an episode, and nothing was called in it.
+            assert environment.opened == begun + 1
+            assert environment.closed[-1].count == 0.0
+            assert server.live == 1
+            # Three actions were paid, and what was called after the end was not.
+            assert await session.reported_return() == 6.0
+
+    environment = DearLab()
+    with serve_standing(environment) as server:
+        asyncio.run(main(server))
