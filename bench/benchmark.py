@@ -17,7 +17,7 @@ from bench.crosscheck import cross_check
 from bench.held import search_ceiling
 from bench.latency import time_one_session
 from bench.live import measure_live
-from bench.machine import Machine, read_revision
+from bench.machine import Machine, Pressure, read_revision
 from bench.probe import probe_width
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.recording import Recording, Request, make_scripts
@@ -57,7 +57,6 @@ async def run_benchmark(request: Request, on_progress: OnProgress = ignore_progr
             else:
                 await probe_width(recording)
                 await search_ceiling(recording, cross_check, play_bursts)
-            recording.conclude()
 
 
 def make_header(request: Request, environment: Environment[Any], started: protocol.Started) -> Header:
@@ -78,6 +77,7 @@ def make_header(request: Request, environment: Environment[Any], started: protoc
         python=started.python,
         constraints_sha256=hashlib.sha256(request.stack.constraints.read_bytes()).hexdigest(),
         machine=Machine.read(),
+        pressure=Pressure.read(),
         commit=revision.commit if revision else None,
         dirty=revision.dirty if revision else None,
         args_passed=request.arguments,

@@ -100,7 +100,6 @@ async def calibrate(
                 if stage.turns == CHECK_TURNS and stage.is_last and cost is not None:
                     _write_predictions(writer, cost, read_run(request.folder), stage.sessions)
             on_progress(Progress("cells", len(stages), len(stages)))
-            recording.conclude()
     if cost is None:
         raise WorkerError("no cell was measured")
     return cost

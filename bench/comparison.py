@@ -29,6 +29,7 @@ class _Side:
     server: Server
     client: Worker
     before: Pressure
+    own_cpu_s: float
     server_before: protocol.Observed
     batches: list[SampleColumns] = field(default_factory=list)
     medians: dict[Phase, dict[int, float]] = field(default_factory=dict)
@@ -58,9 +59,10 @@ async def compare(recording: Recording, server: Server) -> None:
         theirs = await running.enter_async_context(
             start_server(stack, environment, client=other, module=module)
         )
+        ours = (server, theirs, other)
         sides = [
-            await _begin(recording, "compiled", server, recording.driver, workload),
-            await _begin(recording, "baseline", theirs, other, workload),
+            await _begin(recording, "compiled", server, recording.driver, workload, ours),
+            await _begin(recording, "baseline", theirs, other, workload, ours),
         ]
         try:
             for pair in range(recording.plan.pairs + 1):
@@ -74,7 +76,7 @@ async def compare(recording: Recording, server: Server) -> None:
             for side in sides:
                 recording.writer.write_samples(side.cell, *side.batches)
         for side in sides:
-            await _end(recording, side)
+            await _end(recording, side, ours)
     by_subject = {side.subject: side for side in sides}
     for phase in _PHASES:
         recording.writer.write(
@@ -83,9 +85,15 @@ async def compare(recording: Recording, server: Server) -> None:
 
 
 async def _begin(
-    recording: Recording, subject: Subject, server: Server, client: Worker, workload: Workload
+    recording: Recording,
+    subject: Subject,
+    server: Server,
+    client: Worker,
+    workload: Workload,
+    ours: tuple[Server | Worker, ...],
 ) -> _Side:
-    side = _Side(subject, server, client, Pressure.read(), await server.read())
+    before, own = Pressure.read(), await recording.own_cpu_s(*ours)
+    side = _Side(subject, server, client, before, own, await server.read())
     recording.begin(side.cell, server=server, workload=workload, engine="client", subject=subject)
     return side
 
@@ -114,7 +122,7 @@ async def _play(recording: Recording, side: _Side, workload: Workload, pair: int
             side.counted[phase] += len(taken)
 
 
-async def _end(recording: Recording, side: _Side) -> None:
+async def _end(recording: Recording, side: _Side, ours: tuple[Server | Worker, ...]) -> None:
     after = await side.server.settle(side.server_before.open_sessions)
     recording.writer.write(
         End(
@@ -123,6 +131,8 @@ async def _end(recording: Recording, side: _Side) -> None:
             reason=recording.reason,
             pressure_before=side.before,
             pressure_after=Pressure.read(),
+            # Both sides ran in the same stretch of time, in turns.
+            own_cpu_s=max(0.0, await recording.own_cpu_s(*ours) - side.own_cpu_s),
             server_before=reading(side.server_before),
             server_after=reading(after),
         )

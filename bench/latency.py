@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from bench.client import WorkerDied, WorkerError
 from bench.machine import Pressure
 from bench.progress import Progress
@@ -11,7 +9,7 @@ from bench.recording import Recording
 from bench.records import End
 from bench.samples import SampleColumns
 from bench.server import Server, reading
-from bench.workloads import NANOSECONDS, Workload
+from bench.workloads import Workload
 
 _CELL = "latency-1"
 
@@ -33,12 +31,8 @@ async def time_one_session(recording: Recording, server: Server) -> None:
         done = sum(map(len, batches))
         recording.on_progress(Progress("latencies at one session", done, operations, "operations"))
 
-    async def own_cpu_s() -> float:
-        seen = (await server.read(), await recording.driver.observe())
-        return time.process_time() + sum(one.cpu_ns for one in seen) / NANOSECONDS
-
     recording.begin(_CELL, server=server, workload=workload, engine="client")
-    before, own, server_before = Pressure.read(), await own_cpu_s(), await server.read()
+    before, own, server_before = Pressure.read(), await recording.own_cpu_s(server), await server.read()
     loaded = server_after = failure = None
     try:
         async with server.watch():
@@ -46,7 +40,6 @@ async def time_one_session(recording: Recording, server: Server) -> None:
                 server, workload, on_samples, sessions=sessions, warmup=plan.warmup_sessions
             )
         server_after = await server.settle(server_before.open_sessions)
-        recording.note_pressure(before, Pressure.read(), await own_cpu_s() - own)
     except WorkerError as error:
         failure = error
     finally:
@@ -58,6 +51,7 @@ async def time_one_session(recording: Recording, server: Server) -> None:
             reason=recording.reason if failure is None else str(failure),
             pressure_before=before,
             pressure_after=Pressure.read(),
+            own_cpu_s=max(0.0, await recording.own_cpu_s(server) - own),
             server_before=reading(server_before),
             server_peak=server.peak,
             server_after=reading(server_after) if server_after else None,

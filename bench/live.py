@@ -9,7 +9,7 @@ from typing import Any
 
 from bench import protocol
 from bench.client import RequestFailed, Worker, WorkerError, start_worker
-from bench.machine import available_bytes
+from bench.machine import Pressure, available_bytes
 from bench.progress import Progress
 from bench.recording import Recording, expect
 from bench.records import Live, Note, Rollouts
@@ -142,6 +142,7 @@ async def _climb(
         wanted = math.ceil(plan.live_steps / (sessions * plan.live_turns))
         affordable = math.floor(plan.live_budget_s / 8 / (seconds * sessions))
         batches = max(1, min(wanted, affordable))
+        before, own = Pressure.read(), await recording.own_cpu_s(worker)
         try:
             found = await _step(recording, worker, name, scripts, sessions=sessions, batches=batches)
         except RequestFailed as error:
@@ -153,7 +154,12 @@ async def _climb(
         seconds = (found.open_ns + found.close_ns + sum(found.step_ns) * sessions) / episodes / NANOSECONDS
         if base is not None and found.uss_open_bytes is not None:
             per_session = max(0, found.uss_open_bytes - base) / sessions
-        recording.writer.write(_live(name, way, found, (sessions, batches), per_session))
+        used = max(0.0, await recording.own_cpu_s(worker) - own)
+        recording.writer.write(
+            _live(name, way, found, (sessions, batches), per_session).model_copy(
+                update={"pressure_before": before, "pressure_after": Pressure.read(), "own_cpu_s": used}
+            )
+        )
     recording.on_progress(Progress(part, len(numbers), len(numbers)))
 
 

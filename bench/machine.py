@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sysconfig
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -176,28 +177,56 @@ def foreign_cpu_share(before: Pressure, after: Pressure, own_cpu_s: float) -> fl
     return min(1.0, max(0.0, foreign_s / capacity_s))
 
 
-def disturbances(before: Pressure, after: Pressure, own_cpu_s: float) -> tuple[str, ...]:
-    """Say what others did to the machine during a trial, one sentence each; nothing when it was quiet.
+def busy_before(start: Pressure | None) -> tuple[str, ...]:
+    """Say what kept the machine busy before anything of ours ran, one sentence each; nothing when it was quiet.
 
-    Numbers of a disturbed trial are never compared with those of a quiet one.
-
-    Args:
-        before: Reading at the start.
-        after: Reading at the end.
-        own_cpu_s: CPU seconds that all our own processes used in between.
+    Within a run such a reading says nothing: it is the part before that made the machine wait.
     """
     found = []
-    share = foreign_cpu_share(before, after, own_cpu_s)
-    if share is not None and share > FOREIGN_CPU_LIMIT:
+    if start is not None and start.cpu_some_avg10 is not None and start.cpu_some_avg10 >= QUIET_PSI:
         found.append(
-            f"Other processes used {share:.0%} of the machine's CPU time (more than {FOREIGN_CPU_LIMIT:.0%})."
-        )
-    if before.cpu_some_avg10 is not None and before.cpu_some_avg10 >= QUIET_PSI:
-        found.append(
-            f"Tasks already waited for a CPU in {before.cpu_some_avg10:.0f} % of the 10 s before the start "
+            f"Tasks already waited for a CPU in {start.cpu_some_avg10:.0f} % of the 10 s before the start "
             f"({QUIET_PSI:.0f} % or more)."
         )
+    if start is not None and start.load_1m is not None and start.cpus and start.load_1m >= start.cpus:
+        found.append(
+            f"The load average was {start.load_1m:.1f} before the start, on {start.cpus} processors (one for each, or more)."
+        )
     return tuple(found)
+
+
+class Stretch(NamedTuple):
+    """A part of a run, with both readings and the CPU seconds that all our own processes used in between."""
+
+    before: Pressure | None
+    after: Pressure | None
+    own_cpu_s: float | None
+
+
+def disturbances(stretches: Iterable[Stretch], unit: str) -> tuple[str, ...]:
+    """Say what others did to the machine during parts of a run, in a sentence; nothing when it was quiet.
+
+    Numbers of a disturbed part are never compared with those of a quiet one.
+
+    Args:
+        stretches: The parts. Those of which something is not known are passed over.
+        unit: What they are called, in the plural.
+    """
+    known = [(one.before, one.after, one.own_cpu_s) for one in stretches]
+    shares = [
+        (share, max(before.load_1m or 0.0, after.load_1m or 0.0))
+        for before, after, own in known
+        if before is not None and after is not None and own is not None
+        and (share := foreign_cpu_share(before, after, own)) is not None
+    ]  # fmt: skip
+    disturbed = [one for one in shares if one[0] > FOREIGN_CPU_LIMIT]
+    if not disturbed:
+        return ()
+    worst, load = max(disturbed)
+    return (
+        f"Other processes used {worst:.0%} of the machine's CPU time (more than {FOREIGN_CPU_LIMIT:.0%}), with a load average "
+        f"of {load:.1f}. So it was in {len(disturbed)} of {len(shares)} {unit}; this is the worst.",
+    )
 
 
 class Revision(NamedTuple):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import resource
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -11,15 +14,14 @@ from typing import Any, Literal
 
 from bench import protocol
 from bench.arrival import CLOSED, Arrival
-from bench.client import Worker, WorkerError
-from bench.machine import Pressure, disturbances, foreign_cpu_share
+from bench.client import Worker, WorkerDied, WorkerError
 from bench.plan import Plan
 from bench.progress import OnProgress
-from bench.records import Cell, CellStatus, Note, RunWriter, Subject
+from bench.records import Cell, CellStatus, RunWriter, Subject
 from bench.samples import SampleColumns
 from bench.server import Server
 from bench.stacks import ROOT, Stack
-from bench.workloads import Workload, play_unfinished, return_when_left
+from bench.workloads import NANOSECONDS, Workload, play_unfinished, return_when_left
 from canonical.environment import Environment
 from canonical.step import StepResult
 
@@ -70,10 +72,6 @@ class Recording:
     status: CellStatus = "ok"
     rng: random.Random = field(init=False)
     _orders: count[int] = field(default_factory=count)
-    _cells: int = 0
-    _disturbed: int = 0
-    _worst_share: float = 0.0
-    _worst: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.request.seed)  # noqa: S311 - the order must be reproducible
@@ -125,30 +123,24 @@ class Recording:
             )
         )
 
-    def note_pressure(self, before: Pressure, after: Pressure, own_cpu_s: float) -> None:
-        """Remember what others did to the machine during a cell.
+    async def own_cpu_s(self, *others: Server | Worker) -> float:
+        """Return the CPU seconds that this process, the driver, the others, and all that has ended have used until now.
 
         Args:
-            before: Reading at the start of the cell.
-            after: Reading at its end.
-            own_cpu_s: CPU seconds that all our own processes used in between.
+            others: Servers and workers beside the driver. One that has died counts among what has ended.
         """
-        self._cells += 1
-        # Waiting before the start says nothing: within a run it is the cell before that made the machine wait.
-        sentences = disturbances(before.model_copy(update={"cpu_some_avg10": None}), after, own_cpu_s)
-        self._disturbed += bool(sentences)
-        share = foreign_cpu_share(before, after, own_cpu_s) or 0.0
-        if sentences and share > self._worst_share:
-            self._worst_share, self._worst = share, sentences
-
-    def conclude(self) -> None:
-        """Record what a reader must know about the circumstances."""
-        for sentence in self._worst:
-            self.writer.write(
-                Note(
-                    text=f"{sentence} So it was in {self._disturbed} of {self._cells} cells; this is the worst."
-                )
-            )
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = time.process_time() + ended.ru_utime + ended.ru_stime
+        counted = set()
+        # A server first: its reading also counts for its peak, and in process it is the driver itself.
+        for other in (*others, self.driver):
+            worker = other.worker if isinstance(other, Server) else other
+            if worker.pid not in counted:
+                counted.add(worker.pid)
+                with contextlib.suppress(WorkerDied):
+                    seen = await (other.read() if isinstance(other, Server) else worker.observe())
+                    seconds += seen.cpu_ns / NANOSECONDS
+        return seconds
 
     async def load(
         self,

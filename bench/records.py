@@ -195,6 +195,8 @@ class Header(_Part):
     """Python of the framework's stack."""
     constraints_sha256: str | None = None
     machine: Machine
+    pressure: Pressure | None = None
+    """How busy the machine was before anything was measured."""
     commit: str | None = None
     dirty: bool | None = None
     """Whether the files differed from the commit; absent, like the commit, outside a git working tree."""
@@ -245,6 +247,8 @@ class End(_Part):
     reason: Text | None = None
     pressure_before: Pressure | None = None
     pressure_after: Pressure | None = None
+    own_cpu_s: NonNegativeFloat | None = None
+    """CPU seconds of the harness, the client, the server and the generator between both readings."""
     server_before: ServerReading | None = None
     server_peak: ServerReading | None = None
     server_after: ServerReading | None = None
@@ -455,6 +459,10 @@ class Live(_Part):
     """Growth of the memory that the process shares with nobody, from before to all episodes open, for each."""
     threads: PositiveInt
     """Most threads of the process."""
+    pressure_before: Pressure | None = None
+    pressure_after: Pressure | None = None
+    own_cpu_s: NonNegativeFloat | None = None
+    """CPU seconds of the harness and the process between both readings."""
 
 
 class Rollouts(_Part):

@@ -67,6 +67,8 @@ class SandboxHeader(_Part):
     ordinary_user: bool
     """Whether the run was made by an ordinary user, who may use less than root."""
     machine: Machine
+    pressure: Pressure | None = None
+    """How busy the machine was before anything was measured."""
     commit: str | None = None
     dirty: bool | None = None
     args_passed: tuple[str, ...]

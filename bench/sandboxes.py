@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bench.machine import Machine, Pressure, disturbances, foreign_cpu_share, read_revision
+from bench.machine import Machine, Pressure, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.records import Note
 from bench.sandbox_records import (
@@ -89,10 +89,6 @@ class _Measuring:
     on_progress: OnProgress
     token: str = field(default_factory=lambda: f"rosetta-bench-{secrets.token_hex(8)}")
     """The name of a file in every sandbox, which occurs nowhere else."""
-    _parts: int = 0
-    _disturbed: int = 0
-    _worst_share: float = 0.0
-    _worst: tuple[str, ...] = ()
 
     @asynccontextmanager
     async def part(self, name: str) -> AsyncIterator[None]:
@@ -102,19 +98,6 @@ class _Measuring:
         after = Pressure.read()
         used = max(0.0, _own_cpu_s() - own)
         self.writer.write(Circumstances(part=name, before=before, after=after, own_cpu_s=used))
-        self._parts += 1
-        # Waiting before the start says nothing: within a run it is the part before that made the machine wait.
-        found = disturbances(before.model_copy(update={"cpu_some_avg10": None}), after, used)
-        self._disturbed += bool(found)
-        share = foreign_cpu_share(before, after, used) or 0.0
-        if found and share > self._worst_share:
-            self._worst_share, self._worst = share, found
-
-    def conclude(self) -> None:
-        """Record what a reader must know about the circumstances."""
-        for sentence in self._worst:
-            times = f"So it was in {self._disturbed} of {self._parts} parts; this is the worst."
-            self.writer.write(Note(text=f"{sentence} {times}"))
 
 
 async def run_sandbox_benchmark(
@@ -151,6 +134,7 @@ async def run_sandbox_benchmark(
         missing=dict(isolation.missing),
         ordinary_user=os.geteuid() != 0,
         machine=Machine.read(),
+        pressure=start,
         commit=revision.commit if revision else None,
         dirty=revision.dirty if revision else None,
         args_passed=arguments,
@@ -158,8 +142,6 @@ async def run_sandbox_benchmark(
     )
     with SandboxRunWriter(folder, header) as writer:
         measuring = _Measuring(backend, plan, writer, on_progress)
-        for sentence in disturbances(start, start, 0.0):
-            writer.write(Note(text=sentence))
         before = _traces(measuring.token)
         try:
             async with measuring.part("sessions"):
@@ -174,7 +156,6 @@ async def run_sandbox_benchmark(
             await backend.aclose()
         await asyncio.sleep(plan.settle_s)
         writer.write(_left(before, _traces(measuring.token)))
-        measuring.conclude()
 
 
 class _Watch:

@@ -117,7 +117,6 @@ async def compare_settings(
             on_progress(Progress("rounds", number + 1, rounds))
         for side in sides:
             _write(recording, side, next(one for one in sides if one.name == DEFAULT), sessions)
-        recording.conclude()
 
 
 def _chosen(known: Mapping[str, ServerSettings], only: Sequence[str]) -> dict[str, ServerSettings]:

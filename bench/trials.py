@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import shutil
 import threading
-import time
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -79,7 +77,7 @@ async def play_trial(
         arrival=arrival,
     )
     before, server_before = Pressure.read(), await server.read()
-    own = _own_cpu_s(server_before)
+    own = await recording.own_cpu_s(server)
     outcome: LoadResult | None = None
     server_after: protocol.Observed | None = None
     death: str | None = None
@@ -99,8 +97,6 @@ async def play_trial(
         death = str(error)
     after = Pressure.read()
     generator = None if outcome is None else _generator(workload, outcome)
-    if outcome is not None and server_after is not None:
-        recording.note_pressure(before, after, _own_cpu_s(server_after) - own)
     recording.writer.write(
         End(
             cell=cell,
@@ -108,6 +104,7 @@ async def play_trial(
             reason=recording.reason if death is None else death,
             pressure_before=before,
             pressure_after=after,
+            own_cpu_s=max(0.0, await recording.own_cpu_s(server) - own),
             server_before=reading(server_before),
             server_peak=server.peak,
             server_after=reading(server_after) if server_after else None,
@@ -185,7 +182,7 @@ async def play_client(
         WorkerDied: The server had died before.
         WorkerError: The client broke down.
     """
-    before, server_before = Pressure.read(), await server.read()
+    before, own, server_before = Pressure.read(), await recording.own_cpu_s(server), await server.read()
     recording.begin(
         cell,
         server=server,
@@ -222,6 +219,7 @@ async def play_client(
             reason=recording.reason if death is None else death,
             pressure_before=before,
             pressure_after=Pressure.read(),
+            own_cpu_s=max(0.0, await recording.own_cpu_s(server) - own),
             server_before=reading(server_before),
             server_peak=server.peak,
             server_after=reading(server_after) if server_after else None,
@@ -246,12 +244,6 @@ def _cap_in_the_way(server: Server, sessions: int, outcome: LoadResult) -> str:
         if isinstance(cap, int) and cap < sessions and outcome.succeeded < sessions:
             return f"the server is configured to admit {cap:,} sessions ({name}), {sessions:,} came"
     return ""
-
-
-def _own_cpu_s(server: protocol.Observed) -> float:
-    # The generator has ended by the time this is asked, so it is among the children that were waited for.
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime + server.cpu_ns / NANOSECONDS
 
 
 async def _generate(

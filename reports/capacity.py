@@ -20,8 +20,8 @@ from reports.document import (
     Tone,
     paragraph,
 )
-from reports.overview import is_disturbance
 from reports.page import markdown, page
+from reports.quiet import disturbed
 from reports.render import MARKDOWN, PAGE, RenderedReport
 from reports.wording import describe_commit, describe_machine
 
@@ -69,15 +69,15 @@ def capacity_report(run: Run) -> Report:
 
 
 def _banners(run: Run) -> Iterable[Banner]:
-    notes = [note.text for note in run.of(Note)]
+    notes = tuple(note.text for note in run.of(Note))
     if run.partial:
         text = "The run did not come to its end. What follows was measured until then; the rest is missing."
         yield Banner("warning", "Partial run", text)
-    if disturbed := tuple(text for text in notes if is_disturbance(text)):
+    if sentences := disturbed(run):
         text = "CPU seconds are little changed by that; compare nothing else with a quiet run."
-        yield Banner("warning", "The machine was not quiet", text, disturbed)
-    if others := tuple(text for text in notes if not is_disturbance(text)):
-        yield Banner("warning", "Notes", "What the run wrote down about itself:", others)
+        yield Banner("warning", "The machine was not quiet", text, sentences)
+    if notes:
+        yield Banner("warning", "Notes", "What the run wrote down about itself:", notes)
     if run.header.dirty:
         yield Banner("note", "Uncommitted changes", "The files differed from the commit that is named.")
 

@@ -28,6 +28,7 @@ from reports.document import (
 )
 from reports.live import live_line
 from reports.measurements import QUANTILES
+from reports.quiet import disturbed
 from reports.server import memory_per_session
 from reports.wording import (
     SUBJECTS,
@@ -117,7 +118,7 @@ def _partial(measurements: Measurements) -> Banner | None:
 def _foreign_load(measurements: Measurements) -> Banner | None:
     shares = [share for end in measurements.ends.values() if (share := _stolen_share(end)) is not None]
     stolen = [share for share in shares if share > FOREIGN_CPU_LIMIT]
-    sentences = [note.text for note in measurements.run.of(Note) if is_disturbance(note.text)]
+    sentences = [*disturbed(measurements.run)]
     if stolen:
         sentences.append(
             f"The hypervisor gave up to {notation.share(max(stolen))} of the processor time to somebody else "
@@ -129,11 +130,6 @@ def _foreign_load(measurements: Measurements) -> Banner | None:
     return Banner("warning", "The machine was not quiet", text, tuple(sentences))
 
 
-def is_disturbance(note: str) -> bool:
-    """Whether a note is one of the sentences of `bench.machine.disturbances`: others kept the machine busy."""
-    return note.startswith(("Other processes used", "Tasks already waited for a CPU"))
-
-
 def _stolen_share(end: End) -> float | None:
     before, after = end.pressure_before, end.pressure_after
     if before is None or after is None or before.steal_s is None or after.steal_s is None or not after.cpus:
@@ -143,7 +139,7 @@ def _stolen_share(end: End) -> float | None:
 
 
 def _notes(measurements: Measurements) -> Banner | None:
-    notes = tuple(note.text for note in measurements.run.of(Note) if not is_disturbance(note.text))
+    notes = tuple(note.text for note in measurements.run.of(Note))
     if len(notes) <= 1:
         return Banner("warning", "Note", notes[0]) if notes else None
     return Banner("warning", "Notes", "What the run wrote down about itself:", notes)
@@ -172,7 +168,7 @@ def summary(measurements: Measurements) -> tuple[SummaryLine, ...]:
     packages = ", ".join(f"{package} {version}" for package, version in sorted(header.framework.items()))
     partial = " (partial run)" if measurements.run.partial else ""
     environment = f"{header.environment.name} {header.environment.version}"
-    notes = [note for note in measurements.run.of(Note) if not is_disturbance(note.text)]
+    notes = measurements.run.of(Note)
     remarks = "" if _foreign_load(measurements) is None else "; not quiet"
     remarks += f"; {notation.plural(len(notes), 'note')} in the report" if notes else ""
     return (

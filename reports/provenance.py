@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from bench.machine import FOREIGN_CPU_LIMIT
 from reports import notation
-from reports.document import Block, Code, Column, Entry, Facts, Section, Table, Verbatim
+from reports.document import Block, Code, Column, Entry, Facts, Section, Table, Tone, Verbatim
+from reports.quiet import foreign_share
 from reports.wording import SUBJECTS, describe_commit, describe_workload
 
 if TYPE_CHECKING:
     from bench.machine import Machine
-    from bench.records import Run
+    from bench.records import End, Run
     from reports.document import Span
     from reports.measurements import Measurements
 
@@ -120,6 +122,7 @@ def _limits(machine: Machine) -> str:
 
 def _cells(measurements: Measurements) -> Table:
     rows = []
+    tells = any(end.own_cpu_s is not None for end in measurements.ends.values())
     for cell in sorted(measurements.cells, key=lambda cell: cell.order):
         end = measurements.ends.get(cell.id)
         table = measurements.samples(cell.id)
@@ -137,6 +140,7 @@ def _cells(measurements: Measurements) -> Table:
                 ),
                 Entry(f"{table.num_rows:,}") if table is not None else Entry("none", tone="muted"),
                 Entry(f"{before:.0f} %") if before is not None else Entry("not told", tone="muted"),
+                *((_others(end),) if tells else ()),
                 Entry(describe_workload(cell.workload)),
             )
         )
@@ -153,10 +157,27 @@ def _cells(measurements: Measurements) -> Table:
             Column("Ended"),
             Column("Samples used", numeric=True),
             Column("PSI before", numeric=True),
+            *((Column("Others' CPU", "load average", numeric=True),) if tells else ()),
             Column("Workload"),
         ),
         rows=tuple(rows),
         remarks=(
             "PSI before: share of the 10 s before the cell in which some task waited for a processor; it may include the end of the cell before.",
+            *(
+                (
+                    "Others' CPU: share of the machine's CPU time during the cell that no process of this run used, with the load average at its end, which counts this run too.",
+                )
+                if tells
+                else ()
+            ),
         ),
     )
+
+
+def _others(end: End | None) -> Entry:
+    share = foreign_share(end) if end else None
+    if end is None or share is None:
+        return Entry("not told", tone="muted")
+    load = end.pressure_after.load_1m if end.pressure_after else None
+    tone: Tone = "bad" if share > FOREIGN_CPU_LIMIT else "plain"
+    return Entry(notation.share(share), "" if load is None else f"{load:.1f}", tone=tone)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.machine import disturbances
+from bench.machine import Stretch, busy_before, disturbances
 from bench.serving.records import Fault, ProxyRun, ProxyTrial
 from bench.stats import Population, TooSmall, quantile, quantile_name
 from reports import notation
 from reports.document import (
     Banner,
+    Block,
     Bullets,
     Code,
     Column,
@@ -56,16 +57,20 @@ def _banners(run: ProxyRun) -> Iterable[Banner]:
     if run.partial:
         text = "The run did not come to its end. What follows was measured until then; the rest is missing."
         yield Banner("warning", "Partial run", text)
-    disturbed = tuple(
-        f"{trial.title}, {trial.variant}: {sentence}"
-        for trial in run.of(ProxyTrial)
-        for sentence in disturbances(trial.pressure_before, trial.pressure_before, 0.0)
+    sentences = (
+        *busy_before(run.header.pressure),
+        *disturbances(map(_stretch, run.of(ProxyTrial)), "trials"),
+        *disturbances(map(_stretch, run.of(Fault)), "faults"),
     )
-    if disturbed:
+    if sentences:
         text = "Counts of sessions hold all the same; read latencies as upper bounds."
-        yield Banner("warning", "The machine was not quiet", text, disturbed)
+        yield Banner("warning", "The machine was not quiet", text, sentences)
     if run.header.dirty:
         yield Banner("note", "Uncommitted changes", "The files differed from the commit that is named.")
+
+
+def _stretch(record: ProxyTrial | Fault) -> Stretch:
+    return Stretch(record.pressure_before, record.pressure_after, record.own_cpu_s)
 
 
 def _summary(run: ProxyRun) -> Iterable[SummaryLine]:
@@ -85,14 +90,27 @@ def _summary(run: ProxyRun) -> Iterable[SummaryLine]:
             f"{trial.peak_open:,} of {trial.sessions:,} sessions held at the same time, {trial.succeeded:,} without a fault",
             "good" if trial.succeeded == trial.sessions else "bad",
         )
-    for fault in run.of(Fault):
-        yield SummaryLine(
-            f"{fault.title}: {fault.name}",
-            f"{sum(fault.lost.values()):,} of {fault.sessions:,} sessions lost and told why, {fault.unaccounted:,} without a "
-            f"word, {sum(fault.held_after.values()):,} still held; after it {fault.fresh_succeeded:,} of "
-            f"{fault.fresh_sessions:,} new ones",
-            "bad" if fault.unaccounted or any(fault.held_after.values()) else "plain",
+    for name, faults in _by_name(run.of(Fault)).items():
+        sessions = sum(fault.sessions for fault in faults)
+        lost = sum(sum(fault.lost.values()) for fault in faults)
+        unaccounted = sum(fault.unaccounted for fault in faults)
+        held = sum(sum(fault.held_after.values()) for fault in faults)
+        fresh, asked = (
+            sum(getattr(fault, one) for fault in faults) for one in ("fresh_succeeded", "fresh_sessions")
         )
+        yield SummaryLine(
+            f"{name[0].upper()}{name[1:]}",
+            f"{notation.plural(len(faults), 'fleet')}: {lost:,} of {sessions:,} sessions lost and told why, {unaccounted:,} "
+            f"without a word, {held:,} still held; after it {fresh:,} of {asked:,} new ones",
+            "bad" if unaccounted or held or fresh < asked else "plain",
+        )
+
+
+def _by_name(faults: Sequence[Fault]) -> dict[str, list[Fault]]:
+    found: dict[str, list[Fault]] = {}
+    for fault in faults:
+        found.setdefault(fault.name, []).append(fault)
+    return found
 
 
 def _sections(run: ProxyRun) -> Iterable[Section]:
@@ -108,7 +126,7 @@ def _sections(run: ProxyRun) -> Iterable[Section]:
         if failed:
             yield Section("errors", "What the other sessions were told", (_errors(failed),))
     if faults:
-        yield Section("faults", "Faults", (_fault_table(faults), _fault_details(faults)))
+        yield Section("faults", "Faults", (*_fault_tables(faults), _fault_details(faults)))
     yield Section("versions", "Versions", (_versions(run),))
 
 
@@ -220,9 +238,22 @@ def _errors(trials: Sequence[ProxyTrial]) -> Bullets:
     )
 
 
-def _fault_table(faults: Sequence[Fault]) -> Table:
+def _fault_tables(faults: Sequence[Fault]) -> tuple[Block, ...]:
+    by_stack: dict[str, list[Fault]] = {}
+    for fault in faults:
+        by_stack.setdefault(fault.stack, []).append(fault)
+    return tuple(_fault_table(stack, mine) for stack, mine in by_stack.items())
+
+
+def _fault_table(stack: str, faults: Sequence[Fault]) -> Table:
+    limits = sorted({fault.idle_limit_s for fault in faults if fault.idle_limit_s is not None})
+    idle = (
+        f"The servers free a session that nobody asks anything of for {notation.listing([f'{one:g}' for one in limits])} s."
+        if limits
+        else "The servers free a session when its connection ends, or when nobody answers their pings."
+    )
     return Table(
-        caption="What was done while sessions were held, and what became of them",
+        caption=f"What was done while sessions were held, and what became of them: {stack}",
         about="",
         columns=(
             Column("Proxy"),
@@ -247,26 +278,34 @@ def _fault_table(faults: Sequence[Fault]) -> Table:
                     f"{fault.settled_s:.0f} s",
                     tone="bad" if any(fault.held_after.values()) else "plain",
                 ),
-                Entry(f"{fault.fresh_succeeded:,} of {fault.fresh_sessions:,}"),
+                Entry(
+                    f"{fault.fresh_succeeded:,} of {fault.fresh_sessions:,}",
+                    tone="bad" if fault.fresh_succeeded < fault.fresh_sessions else "plain",
+                ),
             )
             for fault in faults
         ),
+        remarks=(idle,),
     )
 
 
 def _fault_details(faults: Sequence[Fault]) -> Bullets:
     told = [
-        (f"{fault.title}, {fault.name}: {count:,} times ", Code(text))
+        (f"{_fleet(fault)}: {count:,} times ", Code(text))
         for fault in faults
         for text, count in fault.lost.items()
     ]
     said = [
-        (f"{fault.title}, {fault.name}, the fleet said: {event.splitlines()[0]}",)
+        (f"{_fleet(fault)}, the fleet said: {event.splitlines()[0]}",)
         for fault in faults
         for event in fault.events
     ]
-    ended = [(f"{fault.title}, {fault.name}, the load run: {fault.ended_by}",) for fault in faults]
+    ended = [(f"{_fleet(fault)}, the load run: {fault.ended_by}",) for fault in faults]
     return Bullets((*told, *said, *ended))
+
+
+def _fleet(fault: Fault) -> str:
+    return f"{fault.stack}, {fault.title}, {fault.name}"
 
 
 def _versions(run: ProxyRun) -> Facts:

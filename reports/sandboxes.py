@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from bench.machine import foreign_cpu_share
+from bench.machine import Stretch, busy_before, disturbances, foreign_cpu_share
 from bench.records import Note
 from bench.sandbox_records import Action, Circumstances, Left, Rung, SandboxRun, Throughput, Timing
 from bench.stats import Population, TooSmall, quantile, quantile_name
@@ -25,7 +25,6 @@ from reports.document import (
     paragraph,
 )
 from reports.measurements import Estimate
-from reports.overview import is_disturbance
 from reports.page import markdown, page
 from reports.render import MARKDOWN, PAGE, RenderedReport
 from reports.wording import describe_commit, describe_machine, estimate_entry, estimate_sentence
@@ -83,15 +82,16 @@ def own_memory_per_sandbox(rungs: Sequence[Rung]) -> float | None:
 
 
 def _banners(run: SandboxRun) -> Iterable[Banner]:
-    notes = [note.text for note in run.of(Note)]
+    notes = tuple(note.text for note in run.of(Note))
     if run.partial:
         text = "The run did not come to its end. What follows was measured until then; the rest is missing."
         yield Banner("warning", "Partial run", text)
-    if disturbed := tuple(text for text in notes if is_disturbance(text)):
+    parts = [Stretch(one.before, one.after, one.own_cpu_s) for one in run.of(Circumstances)]
+    if sentences := (*busy_before(run.header.pressure), *disturbances(parts, "parts")):
         text = "Read latencies as upper bounds, and compare them with no quiet run."
-        yield Banner("warning", "The machine was not quiet", text, disturbed)
-    if others := tuple(text for text in notes if not is_disturbance(text)):
-        yield Banner("warning", "Notes", "What the run wrote down about itself:", others)
+        yield Banner("warning", "The machine was not quiet", text, sentences)
+    if notes:
+        yield Banner("warning", "Notes", "What the run wrote down about itself:", notes)
     if run.header.dirty:
         yield Banner("note", "Uncommitted changes", "The files differed from the commit that is named.")
     missing = run.header.missing

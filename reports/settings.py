@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from bench.records import Cell, Note, Run, SettingRatio
 from reports import notation
 from reports.document import Banner, Column, Entry, Facts, Report, Section, SummaryLine, Table, paragraph
-from reports.overview import is_disturbance
 from reports.page import markdown, page
+from reports.quiet import disturbed
 from reports.render import MARKDOWN, PAGE, RenderedReport
 from reports.wording import describe_commit, describe_machine
 
@@ -44,15 +44,15 @@ def ratio_text(found: SettingRatio) -> str:
 
 
 def _banners(run: Run) -> Iterable[Banner]:
-    notes = [note.text for note in run.of(Note)]
+    notes = tuple(note.text for note in run.of(Note))
     if run.partial:
         text = "The run did not come to its end. What follows was measured until then; the rest is missing."
         yield Banner("warning", "Partial run", text)
-    if disturbed := tuple(text for text in notes if is_disturbance(text)):
+    if sentences := disturbed(run):
         text = "All settings met the same disturbance, round by round; intervals are wider for it."
-        yield Banner("warning", "The machine was not quiet", text, disturbed)
-    if others := tuple(text for text in notes if not is_disturbance(text)):
-        yield Banner("warning", "Notes", "What the run wrote down about itself:", others)
+        yield Banner("warning", "The machine was not quiet", text, sentences)
+    if notes:
+        yield Banner("warning", "Notes", "What the run wrote down about itself:", notes)
     if run.header.dirty:
         yield Banner("note", "Uncommitted changes", "The files differed from the commit that is named.")
 

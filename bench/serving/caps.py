@@ -93,6 +93,7 @@ def header_of(request: CapsRequest, *stacks: Stack) -> ProxyHeader:
         turns=request.turns,
         tool_s=request.tool_s,
         machine=Machine.read(),
+        pressure=Pressure.read(),
         commit=revision.commit if revision else None,
         dirty=revision.dirty if revision else None,
         args_passed=request.arguments,

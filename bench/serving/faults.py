@@ -31,6 +31,8 @@ _SETTLE_PATIENCE_S = 180.0
 _SESSION_TTL_S = 60.0
 """After how long without a request a server frees a session, where that can be set: longer than sessions here ever rest."""
 _REAPING_S = 60.0
+_FLEETS = 10
+"""Fleets that are there at the same time, most of which only wait."""
 _WHOLE_PATIENCE_S = 60.0
 _POLL_S = 0.2
 _FRESH = 32
@@ -199,14 +201,15 @@ async def play_faults(
     scripts = await load_scripts(request.environment, request.workload)
     header = header_of(request, *stacks)
     wanted = [(stack, proxy, name) for stack in stacks for proxy in request.proxies for name in faults]
-    turn, done = asyncio.Lock(), 0
+    turn, places, done = asyncio.Lock(), asyncio.Semaphore(_FLEETS), 0
     with ProxyRunWriter(request.folder, header) as writer:
 
         async def play(stack: Stack, proxy: Proxy, name: str) -> None:
             nonlocal done
-            found = await play_fault(
-                replace(request, stack=stack), proxy, name, scripts, on_event=on_event, turn=turn
-            )
+            async with places:
+                found = await play_fault(
+                    replace(request, stack=stack), proxy, name, scripts, on_event=on_event, turn=turn
+                )
             writer.write(found)
             done += 1
             on_progress(Progress("faults", done, len(wanted), f"{stack.label}, {proxy.title}: {name}"))

@@ -44,6 +44,8 @@ class ProxyHeader(_Part):
     turns: PositiveInt
     tool_s: float
     machine: Machine
+    pressure: Pressure | None = None
+    """How busy the machine was before anything was measured."""
     commit: str | None = None
     dirty: bool | None = None
     args_passed: tuple[str, ...]

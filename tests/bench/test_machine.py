@@ -19,6 +19,8 @@ from bench.machine import (
     RESERVED_PORTS,
     Machine,
     Pressure,
+    Stretch,
+    busy_before,
     disturbances,
     foreign_cpu_share,
     preflight,
@@ -186,14 +188,26 @@ class TestPressure:
         assert foreign_cpu_share(gap, whole, 0.0) is None
         assert foreign_cpu_share(whole, whole, 0.0) is None
 
-    def test_disturbances_are_sentences_and_quiet_is_silent(self):
-        assert (
-            disturbances(self.reading(0, 0.0, cpu_some_avg10=5.0), self.reading(10, 9.0), own_cpu_s=8.0) == ()
-        )
-        loud = disturbances(self.reading(0, 0.0, cpu_some_avg10=73.0), self.reading(10, 18.0), own_cpu_s=8.0)
-        assert loud == (
-            "Other processes used 50% of the machine's CPU time (more than 20%).",
+    def test_disturbances_are_one_sentence_with_the_worst_and_quiet_is_silent(self):
+        quiet = Stretch(self.reading(0, 0.0), self.reading(10, 9.0), 8.0)
+        loud = Stretch(self.reading(0, 0.0), self.reading(10, 18.0, load_1m=7.5), 8.0)
+        louder = Stretch(self.reading(0, 0.0), self.reading(10, 20.0, load_1m=9.0), 5.0)
+        assert disturbances([quiet], "cells") == ()
+        (said,) = disturbances([loud, quiet, louder], "cells")
+        assert said.startswith("Other processes used 75% of the machine's CPU time (more than 20%)")
+        assert said.endswith("a load average of 9.0. So it was in 2 of 3 cells; this is the worst.")
+
+    def test_of_what_is_not_known_nothing_is_said(self):
+        before, after = self.reading(0, 0.0), self.reading(10, 20.0)
+        unknown = [Stretch(None, after, 1.0), Stretch(before, None, 1.0), Stretch(before, after, None)]
+        assert disturbances(unknown, "cells") == ()
+        assert busy_before(None) == ()
+
+    def test_a_busy_start_is_told_by_pressure_and_by_load(self):
+        assert busy_before(self.reading(0, 0.0, cpu_some_avg10=5.0, load_1m=1.9)) == ()
+        assert busy_before(self.reading(0, 0.0, cpu_some_avg10=73.0, load_1m=2.5)) == (
             "Tasks already waited for a CPU in 73 % of the 10 s before the start (30 % or more).",
+            "The load average was 2.5 before the start, on 2 processors (one for each, or more).",
         )
 
 

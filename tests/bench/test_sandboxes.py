@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.machine import Machine
+from bench.machine import Machine, Pressure
 from bench.records import BadRecord, EmptyRun, MissingHeader, Note, RunExists
 from bench.sandbox_records import (
     RECORDS_FILE,
@@ -184,10 +184,13 @@ def test_a_run_is_read_strictly_and_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_others_did_to_the_machine_is_said_first(tmp_path: Path) -> None:
+    before = Pressure(at_ns=0, busy_s=0.0, steal_s=0.0, cpus=2, load_1m=6.0)
+    after = before.model_copy(update={"at_ns": 10**10, "busy_s": 19.0})
     with SandboxRunWriter(tmp_path, header()) as writer:
-        writer.write(Note(text="Other processes used 90% of the machine's CPU time (more than 20%)."))
+        writer.write(Circumstances(part="calls", before=before, after=after, own_cpu_s=1.0))
     text = render_sandbox_run(read_sandbox_run(tmp_path)).files["report.md"].decode()
     assert "**The machine was not quiet.**" in text
+    assert "Other processes used 90% of the machine's CPU time" in text
 
 
 def test_the_quick_plan_has_an_interval_for_the_99th_percentile_and_512_live() -> None:

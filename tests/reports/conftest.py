@@ -89,6 +89,8 @@ class Story:
     interrupt: bool = False
     footer: bool = True
     steal: bool = False
+    foreign: bool = False
+    """Whether others used most of the machine beside every cell."""
 
 
 def draw(rng: np.random.Generator, median_ns: float, size: int, sigma: float = 0.18) -> list[int]:
@@ -204,7 +206,7 @@ class Synthesis:
             order=self.order - 1,
         )
 
-    def pressures(self, seconds: float) -> dict[str, Pressure]:
+    def pressures(self, seconds: float) -> dict[str, Any]:
         before = Pressure(at_ns=self.clock, cpu_some_avg10=2.0, busy_s=10.0, steal_s=0.0, cpus=2, load_1m=0.2)
         self.clock += int(seconds * SECOND)
         stolen = 0.4 * 2 * seconds if self.story.steal else 0.0
@@ -212,7 +214,11 @@ class Synthesis:
             at_ns=self.clock, cpu_some_avg10=9.0, busy_s=10.5, steal_s=stolen, cpus=2, load_1m=0.4
         )
         self.clock += 12 * SECOND
-        return {"pressure_before": before, "pressure_after": after}
+        pressures = {"pressure_before": before, "pressure_after": after}
+        if self.story.foreign:
+            busy = after.model_copy(update={"busy_s": before.busy_s + 1.4 * seconds})
+            return {**pressures, "pressure_after": busy, "own_cpu_s": 0.2 * seconds}
+        return pressures
 
     def sessions(
         self,

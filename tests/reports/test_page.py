@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from bench.machine import Pressure, disturbances
+from bench.machine import Pressure
 from bench.records import Run
 from reports.render import MARKDOWN, PAGE, RenderedReport, render_run
 
 ReadPage = Callable[[Run], Any]
 MakeRun = Callable[..., Run]
 
+BUSY = Pressure(at_ns=0, cpu_some_avg10=90.0, busy_s=0.0, steal_s=0.0, cpus=2, load_1m=8.0)
 HOSTILE = "</style><script>alert(1)</script> | `tick` *star* <img src=http://example.org/x> & &amp; “quote”\n- not a list"
 
 
@@ -154,7 +155,8 @@ def test_a_whole_and_quiet_run_carries_no_banner(whole_report: RenderedReport) -
         ({"header": {"commit": None, "dirty": None}}, "No commit", "cannot be looked up"),
         ({"notes": ("The ratio is missing.",)}, "Note", "The ratio is missing."),
         ({"notes": ("One.", "Two.")}, "Notes", "wrote down about itself"),
-        ({"notes": ("Other processes used 31% of it.",)}, "The machine was not quiet", "upper bounds"),
+        ({"foreign": True}, "The machine was not quiet", "upper bounds"),
+        ({"header": {"pressure": BUSY}}, "The machine was not quiet", "upper bounds"),
     ],
 )
 def test_what_changes_the_meaning_of_the_numbers_stands_above_them(
@@ -171,19 +173,26 @@ def test_what_changes_the_meaning_of_the_numbers_stands_above_them(
     assert words in quoted
 
 
-def test_what_the_harness_says_about_foreign_load_is_known_as_such(
-    make_run: MakeRun, read_page: ReadPage
+@pytest.mark.parametrize("ending", [{}, {"interrupt": True}, {"footer": False}])
+def test_a_run_says_that_the_machine_was_not_quiet_however_it_ended(
+    make_run: MakeRun, read_page: ReadPage, ending: dict[str, Any]
 ) -> None:
-    """The sentences of the harness, word for word, make a run one that was not quiet."""
-    before = Pressure(at_ns=0, cpu_some_avg10=90.0, busy_s=0.0, steal_s=0.0, cpus=2)
-    after = Pressure(at_ns=10**10, cpu_some_avg10=90.0, busy_s=20.0, steal_s=0.0, cpus=2)
-    sentences = disturbances(before, after, own_cpu_s=1.0)
-    assert len(sentences) == 2
-    page = read_page(make_run(ladder=(), pairs=False, single_sessions=5, notes=sentences))
+    """A run that was killed can write no last word, so each cell carries what others did beside it."""
+    story = {
+        "ladder": (),
+        "pairs": False,
+        "single_sessions": 5,
+        "foreign": True,
+        "header": {"pressure": BUSY},
+    }
+    page = read_page(make_run(**story, **ending))
     head = page.text[: page.text.index("Measured")]
     assert head.count("The machine was not quiet.") == 1
-    assert all(sentence in head for sentence in sentences)
-    assert "Note" not in head
+    assert "Other processes used 60% of the machine's CPU time" in head
+    assert "Tasks already waited for a CPU in 90 % of the 10 s before the start" in head
+    assert "The load average was 8.0 before the start" in head
+    assert "not quiet" in page.text[page.text.index("Measured") :]
+    assert "Others' CPU" in page.section("provenance")
 
 
 def test_text_from_a_run_is_shown_and_never_obeyed(make_run: MakeRun, read_page: ReadPage) -> None:
