@@ -488,22 +488,27 @@ def test_nothing_is_left_after_kill_9_of_the_host(isolation: Isolation) -> None:
 
 
 @pytest.mark.slow
-def test_64_sandboxes_live_at_once_and_none_is_left(isolation: Isolation) -> None:
-    before = descendants(os.getpid())
+@pytest.mark.parametrize("count", [64, 512])
+def test_hundreds_of_sandboxes_live_at_once_and_none_is_left(count: int, isolation: Isolation) -> None:
+    before, mounts = descendants(os.getpid()), Path("/proc/self/mounts").read_text(encoding="utf-8")
+    alive: set[int] = set()
 
     async def work() -> set[bytes]:
-        boxes = await asyncio.gather(*(BACKEND.open() for _ in range(64)))
+        boxes = await asyncio.gather(*(BACKEND.open() for _ in range(count)))
         done = await asyncio.gather(
             *(box.exec(["sh", "-c", f"echo {i} > n; cat n"], timeout_s=120) for i, box in enumerate(boxes))
         )
+        alive.update(descendants(os.getpid()) - before)
         await BACKEND.aclose()
         for box in boxes:
             with pytest.raises(SandboxGoneError):
                 await box.read("n")
         return {one.stdout for one in done}
 
-    assert asyncio.run(work()) == {b"%d\n" % i for i in range(64)}
+    assert asyncio.run(work()) == {b"%d\n" % i for i in range(count)}
+    assert len(alive) >= count
     assert descendants(os.getpid()) <= before
+    assert Path("/proc/self/mounts").read_text(encoding="utf-8") == mounts
     numbered = [path for path in groups_of(os.getpid()) if path.name.count("-") == 3]
     assert numbered == []
 
