@@ -236,7 +236,7 @@ def rollout(
     try:
         transcripts = asyncio.run(run())
     except NoOracleError as error:
-        raise click.ClickException(f"{error}; --policy random plays without one") from error
+        raise click.ClickException(f"{error}; --policy random plays without one") from None
     lines = [
         f"{one.task}: {end_text(one.steps[-1].result) if one.steps else 'no step'}, {len(one.steps)} steps, "
         f"reward {one.total:g}"
