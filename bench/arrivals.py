@@ -29,18 +29,28 @@ async def play_arrivals(recording: Recording) -> Played | None:
         return None
     if plan.arrival is None:
         raise ValueError("the plan lets no sessions arrive by themselves")
-    sessions = min(plan.cap, max(1, round(plan.arrival.rate_per_s * plan.arrival_s)))
+    wanted = max(1, round(plan.arrival.rate_per_s * plan.arrival_s))
+    sessions = min(plan.cap, wanted)
+    if sessions < wanted:
+        recording.writer.write(
+            Note(
+                text=f"Sessions arrive for {plan.arrival_s:g} s in this plan, which makes {wanted:,}, and it lets no more than "
+                f"{sessions:,} arrive: they came within {plan.arrival.times_s(sessions)[-1]:.1f} s. Raise --sessions for all of them."
+            )
+        )
+    # The arrivals say when each begins; nothing is spread beside them.
+    workload = plan.held.model_copy(update={"spread_ns": 0})
     for obstacle in preflight(sessions):
         recording.writer.write(Note(text=obstacle.sentence))
     async with start_server(
-        request.stack, request.environment, client=recording.driver, workload=plan.held
+        request.stack, request.environment, client=recording.driver, workload=workload
     ) as server:
         played = await play_trial(
             recording,
             server,
             f"open-{sessions:05d}-00",
             sessions=sessions,
-            workload=plan.held,
+            workload=workload,
             part=f"{plan.arrival.rate_per_s:g} sessions arriving per second",
             arrival=plan.arrival,
         )

@@ -34,6 +34,7 @@ def arrivals(measurements: Measurements) -> Section | None:
     for point in points:
         blocks += [
             phase_table([point], f"{notation.plural(point.sessions, 'session')} that arrived by themselves"),
+            _counts(point),
             _verdicts(point),
         ]
         law = _law(point)
@@ -47,7 +48,49 @@ def arrival_sentence(point: Point) -> str:
     service = estimate_sentence("service p99", point.estimate(Phase.STEP, 0.99))
     reason = next((cause(verdict) for verdict in point.verdicts if not verdict.passed), None)
     outcome = f"failed: {STOPPED_BY[reason]}" if reason else "passed"
-    return f"{point.condition.workload_fields['arrival']}, {notation.plural(point.sessions, 'session')}: step {response}, {service}; {outcome}"
+    served = sum(point.ends[cell.id].succeeded or 0 for cell in point.cells)
+    came = f"{notation.plural(point.sessions * len(point.cells), 'session')} arrived, {served:,} served without a fault"
+    return f"{point.condition.workload_fields['arrival']}: {came}; step {response}, {service}; {outcome}"
+
+
+def _counts(point: Point) -> Table:
+    rows = []
+    for cell in point.cells:
+        end, table = point.ends[cell.id], point.tables[cell.id]
+        first = equal(table, "phase", Phase.CONNECT)
+        meant = table.column("intended_ns").to_numpy()
+        came_s = float(meant[first].max() - meant[first].min()) / 1e9 if first.any() else 0.0
+        done = table.column("start_ns").to_numpy() + table.column("ns").to_numpy()
+        all_s = float(done.max() - meant.min()) / 1e9 if len(done) else 0.0
+        served = end.succeeded or 0
+        rows.append(
+            (
+                Entry(cell.id, code=True),
+                Entry(f"{cell.sessions:,}"),
+                Entry(notation.duration(came_s * 1e9)),
+                Entry(f"{served:,}", tone="good" if served == cell.sessions else "bad"),
+                Entry(f"{cell.sessions - served:,}"),
+                Entry("not counted", tone="muted") if end.peak_open is None else Entry(f"{end.peak_open:,}"),
+                Entry(notation.count(round(served / all_s, 1)) if all_s else "not known"),
+            )
+        )
+    return Table(
+        caption="Who came, and who was served",
+        about=describe_condition(point.condition),
+        columns=(
+            Column("Cell"),
+            Column("Arrived", "sessions", numeric=True),
+            Column("Within", numeric=True),
+            Column("Served without a fault", "sessions", numeric=True),
+            Column("Not so", "sessions", numeric=True),
+            Column("Open together", "sessions, most", numeric=True),
+            Column("Served", "sessions/s", numeric=True),
+        ),
+        rows=tuple(rows),
+        remarks=(
+            "Served per second: from the first arrival to the end of the last session, in whose last part nobody arrives.",
+        ),
+    )
 
 
 def _verdicts(point: Point) -> Table:

@@ -323,9 +323,11 @@ def _server_line(measurements: Measurements) -> SummaryLine:
         parts.append(notation.plural(threads, "thread"))
     if lag is not None:
         parts.append(f"event-loop lag p99 {notation.duration(lag)}")
+    open_together = max((end.peak_open or 0 for end in point.ends.values()), default=0)
+    there = open_together if point.condition.open_loop else point.sessions
     return SummaryLine(
         "Server",
-        f"{', '.join(parts)}, at {notation.plural(point.sessions, 'session')} (largest of {notation.plural(len(point.cells), 'trial')})",
+        f"{', '.join(parts)}, at {notation.plural(there, 'session')} (largest of {notation.plural(len(point.cells), 'trial')})",
     )
 
 

@@ -94,12 +94,15 @@ def _most(readings: Iterable[int | None]) -> int | None:
 
 def _table(points: list[Point], remarks: tuple[str, ...], *, subject: str) -> Table:
     rows = []
+    # Sessions that come and go are not all there at once; what is there at once is what memory is divided by.
+    comes = points[0].condition.open_loop
     for point in points:
         peaks = _peaks(point)
         rss, lag = _most(peak.rss_bytes for peak in peaks), _most(peak.loop_lag_p99_ns for peak in peaks)
         per_session = memory_per_session(point)
         entries = [
             Entry(f"{point.sessions:,}"),
+            *((_counted(_most(end.peak_open for end in point.ends.values())),) if comes else ()),
             Entry(f"{len(peaks):,}"),
             Entry(notation.size(rss)) if rss is not None else _MISSING,
             Entry(notation.size(per_session)) if per_session is not None else _MISSING,
@@ -116,7 +119,8 @@ def _table(points: list[Point], remarks: tuple[str, ...], *, subject: str) -> Ta
         caption=f"The {subject} at its peak, and what was left after close",
         about=describe_condition(points[0].condition),
         columns=(
-            Column("Sessions", numeric=True),
+            Column("Arrived" if comes else "Sessions", numeric=True),
+            *((Column("Open together", "most", numeric=True),) if comes else ()),
             Column("Trials", numeric=True),
             Column("Resident memory", numeric=True),
             Column("Memory per session", numeric=True),

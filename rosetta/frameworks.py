@@ -249,7 +249,9 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     default=CLOSED,
     show_default=True,
     help="'closed' searches how many sessions can be held; 'open:RATE' lets so many sessions arrive per second instead "
-    "(at random, or with 'open:RATE:constant' at equal intervals), each of which plays its episode.",
+    "(at random, or with 'open:RATE:constant' at equal intervals), each of which plays its episode. They arrive for "
+    + ", ".join(f"{plan.arrival_s:g} s ({name})" for name, plan in PLANS.items())
+    + ", and no more of them than --sessions.",
 )
 @click.option(
     "--method",

@@ -17,6 +17,7 @@ from bench.records import (
     Probe,
     Run,
     RunWriter,
+    ServerReading,
     read_run,
     samples_table,
 )
@@ -61,7 +62,16 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Run:
         table = samples_table(arriving())
         writer.write(
             # 7.5 s in the system, 20 sessions per second, over 5 s of arrivals and the last one's stay.
-            End(cell="open-00100-00", status="ok", opened=100, succeeded=100, peak_open=100, mean_open=60.2)
+            End(
+                cell="open-00100-00",
+                status="ok",
+                opened=100,
+                succeeded=96,
+                peak_open=70,
+                mean_open=60.2,
+                server_before=ServerReading(rss_bytes=1024 * 1024),
+                server_peak=ServerReading(rss_bytes=8 * 1024 * 1024),
+            )
         )
         writer.write(
             evaluate(
@@ -95,10 +105,25 @@ def test_open_arrivals_show_service_and_response_time_and_name_them(opened: Run)
     assert not re.search(r"\bheld open\b|ceiling", section, re.IGNORECASE)
 
 
+def test_who_arrived_who_was_served_and_who_was_there_together_are_three_numbers(opened: Run) -> None:
+    text = render_run(opened).files[MARKDOWN].decode()
+    section = text.partition("## Open arrivals")[2].partition("\n## ")[0]
+    # 100 came within 4.95 s; the last one ended 12.4 s after the first had come.
+    row = next(line for line in section.splitlines() if line.startswith("| `open-00100-00` | 100 |"))
+    assert [entry.strip("* ") for entry in row.split("|")[2:-1]] == ["100", "4.95 s", "96", "4", "70", "7.70"]
+    server = text.partition("server's own side")[2]
+    # 7 MiB more, for 70 sessions that were there at once.
+    assert re.search(r"\| 100 \| 70 \| 1 \| 8\.00 MiB \| 102 KiB \|", server)
+    (line,) = [line for line in summarise(opened) if line.startswith("Server")]
+    assert "102 KiB per session" in line
+    assert "at 70 sessions" in line
+
+
 def test_open_arrivals_are_no_rung_of_a_ladder_and_lead_the_summary(opened: Run) -> None:
     text = render_run(opened).files[MARKDOWN].decode()
     assert "No cell with more than one session came to its end" in text
     (line,) = [line for line in summarise(opened) if line.startswith("Open arrivals")]
+    assert "100 sessions arrived, 96 served without a fault" in line
     assert "response p99 3.00 s" in line
     assert "service p99 1.00 s" in line
     assert line.endswith("; failed: p99 of step above its limit")
