@@ -129,6 +129,13 @@ def rosetta(session: nox.Session) -> None:
     _rosetta(session, "tables", "--gather", "--build", *session.posargs)
 
 
+@nox.session(python=PYTHON, default=False)
+def site(session: nox.Session) -> None:
+    """Open the published pages in Chromium: links, filters, search, the tree of questions, accessibility. Needs Chromium."""
+    _install(session, "site")
+    session.run("python", "-P", "-m", "pytest", "tests/browser", *session.posargs)
+
+
 @nox.session(name="bench-sandbox", venv_backend="none", default=False, requires=["harness"])
 def bench_sandbox(session: nox.Session) -> None:
     """Measure sandboxes: start, calls, memory, how many live at once, throughput, and what is left behind."""
@@ -159,7 +166,7 @@ def truths(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def pin(session: nox.Session) -> None:
     """Renew constraints.txt, the versions of everything that the harness, the tests and the checks use."""
-    groups = [argument for group in ("test", "lint", "typing") for argument in ("--group", group)]
+    groups = [argument for group in ("test", "site", "lint", "typing") for argument in ("--group", group)]
     session.run(
         "uv", "pip", "compile", "pyproject.toml", "--extra", "harness", "--extra", "envoy", "--extra", "model",
         *groups, "--quiet",

@@ -16,6 +16,7 @@ from bench.stacks import ROOT, adapter_names, find_stack
 from bench.stone.gather import gather
 from bench.stone.places import NoSuchPlace
 from bench.stone.subject import UnresolvedSymbols
+from reports.stone.inputs import read_inputs
 from reports.stone.render import render_files, render_tables
 from reports.stone.writers import describe
 from rosetta.console import FINDING, Console, output_options
@@ -64,14 +65,15 @@ def tables(
         return
     folder = out or PUBLISHED
     facts = _gathered(console, build=build, install=not no_install) if fresh else read_facts(source)
-    files = render_files(facts, root=_way_to_root(folder))
-    folder.mkdir(parents=True, exist_ok=True)
+    files = render_files(facts, read_inputs(ROOT), root=_way_to_root(folder))
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
     cells = [cell for table in render_tables(facts) for row in table.rows for cell in row.cells]
     empty = sum(not cell.evidence for cell in cells)
     console.result(
-        f"{len(facts.facts)} facts, {len(cells)} cells, {empty} without evidence\n\n{folder / 'README.md'}",
+        f"{len(facts.facts)} facts, {len(cells)} cells, {empty} without evidence\n\n{folder / 'index.html'}",
         {"facts": len(facts.facts), "cells": len(cells), "without_evidence": empty, "folder": str(folder)},
     )
 

@@ -1,7 +1,7 @@
-"""A table of the stone as Markdown, CSV, JSON and HTML: one writer per form, the same for all tables.
+"""A table of the stone as Markdown, CSV and JSON: one writer per form, the same for all tables.
 
-Evidence is numbered in the order of the cells. In Markdown and HTML a cell links to its numbers below the table, and these
-link to the place in the repository where there is one.
+Evidence is numbered in the order of the cells. In Markdown a cell links to its numbers below the table, and these link to
+the place in the repository where there is one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
-
-import jinja2
-from markupsafe import Markup
 
 from bench.facts import Code, Evidence, Facts, Probe, Record, Source, Symbol
 from reports.stone.table import Cell, Table
@@ -29,7 +24,7 @@ class Line:
     """One piece of evidence, as it stands below a table.
 
     Attributes:
-        number: Its number.
+        number: Its number; 0 where it has none.
         kind: Symbol, probe, record, code or source.
         name: What it is called.
         detail: What else is to be known.
@@ -63,13 +58,20 @@ def numbered(table: Table, root: str) -> list[tuple[str, list[Numbered]]]:
             lines = []
             for evidence in cell.evidence:
                 number = numbers.setdefault(evidence.model_dump_json(), len(numbers) + 1)
-                lines.append(_line(number, evidence, root))
+                lines.append(line_of(evidence, root, number))
             cells.append(Numbered(cell, tuple(lines)))
         rows.append((row.name, cells))
     return rows
 
 
-def _line(number: int, evidence: Evidence, root: str) -> Line:
+def line_of(evidence: Evidence, root: str, number: int = 0) -> Line:
+    """Return a piece of evidence as a person reads it.
+
+    Args:
+        evidence: What it is.
+        root: How files of this repository are reached, with a slash at the end; empty where they are not near.
+        number: Its number.
+    """
     match evidence:
         case Symbol():
             place = f"{evidence.file}:{evidence.line}" if evidence.line else evidence.file
@@ -214,6 +216,21 @@ def _markdown_line(line: Line) -> str:
     return f'<a id="e{line.number}"></a>{line.number}. {": ".join(part for part in parts if part)}  '
 
 
+def page_of(table: Table) -> str:
+    """Return where the page of a table lies, from the folder of all of them."""
+    return f"tables/{table.name}.html"
+
+
+def forms_of(table: Table) -> tuple[tuple[str, str], ...]:
+    """Return the forms of a table with their files, from the folder of all of them."""
+    return (
+        ("Markdown", f"{table.name}.md"),
+        ("page", page_of(table)),
+        ("CSV", f"{table.name}.csv"),
+        ("JSON", f"{table.name}.json"),
+    )
+
+
 def contents(facts: Facts, tables: Sequence[Table]) -> str:
     """Return the overview of all tables, in Markdown."""
     lines = [
@@ -226,76 +243,26 @@ def contents(facts: Facts, tables: Sequence[Table]) -> str:
         "",
         provenance(facts),
         "",
+        (
+            "All of it as [pages](index.html) to open in a browser, with [four questions](choose.html) that lead to a framework, the "
+            "[same Wordle six times](code.html), and [latencies and ceilings](measured.html)."
+        ),
+        "",
         "| Table | Rows | Cells with evidence | Forms |",
         "| --- | --- | --- | --- |",
     ]
     for table in tables:
         cells = [cell for row in table.rows for cell in row.cells]
         shown = sum(bool(cell.evidence) for cell in cells)
-        forms = ", ".join(
-            f"[{form}]({table.name}.{end})"
-            for form, end in (("Markdown", "md"), ("page", "html"), ("CSV", "csv"), ("JSON", "json"))
-        )
+        forms = ", ".join(f"[{form}]({path})" for form, path in forms_of(table))
         lines.append(f"| {table.title} | {len(table.rows)} | {shown} of {len(cells)} | {forms} |")
     lines += ["", "| Framework | Release | Python |", "| --- | --- | --- |"]
     lines += [f"| {one.title} | {one.release} | {one.python} |" for one in facts.subjects]
     return "\n".join(lines) + "\n"
 
 
-def html_page(facts: Facts, table: Table, tables: Sequence[Table], root: str) -> str:
-    """Return a table as an HTML page that needs nothing from anywhere else."""
-    rows = numbered(table, root)
-    return (
-        _environment()
-        .get_template("stone.html.j2")
-        .render(
-            table=table,
-            tables=tables,
-            heads=list(zip(table.columns, table.releases, strict=True)),
-            rows=rows,
-            evidence=list(_each_once(rows)),
-            provenance=provenance(facts),
-        )
-    )
-
-
-def html_table(table: Table, root: str) -> Markup:
-    """Return a table with its evidence as a part of a page, for pages that hold several."""
-    rows = numbered(table, root)
-    module: Any = _environment().get_template("stone_table.html.j2").module
-    heads = list(zip(table.columns, table.releases, strict=True))
-    evidence = list(_each_once(rows))
-    whole = f"{module.stone_table(table, heads, rows)}{module.stone_evidence(evidence, table.name)}"
-    return Markup(whole)  # noqa: S704 - the template has escaped it
-
-
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["ticked"] = _ticked
-    return environment
-
-
-def _ticked(text: str) -> Markup:
-    """Write what stands in backticks as code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return Markup("{}").format(text)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if index % 2 else Markup("{}").format(part)
-        for index, part in enumerate(parts)
-    )
-
-
 def describe(evidence: Evidence) -> str:
     """Return a piece of evidence in one line, for a terminal."""
-    line = _line(0, evidence, "")
+    line = line_of(evidence, "")
     parts = [f"{line.kind} {line.name}", line.detail, line.place]
     return " | ".join(part for part in parts if part)

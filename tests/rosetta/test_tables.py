@@ -18,11 +18,13 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
     return left.value.code, shown.out, shown.err
 
 
+@pytest.mark.slow
 def test_tables_are_rendered_into_a_folder_without_any_framework(capsys, tmp_path):
     code, out, _ = run(capsys, "tables", "--out", str(tmp_path / "side"), "--json")
     assert code == 0
     assert json.loads(out)["facts"] == len(read_facts(tmp_path / "side" / FACTS_FILE).facts)
-    assert (tmp_path / "side" / "words.html").is_file()
+    assert (tmp_path / "side" / "index.html").is_file()
+    assert (tmp_path / "side" / "tables" / "words.html").is_file()
 
 
 def test_a_difference_is_shown_by_its_cell_and_is_a_finding(capsys, tmp_path):

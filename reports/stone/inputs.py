@@ -1,0 +1,90 @@
+"""What the site shows beside the facts: the hand-written environments as they stand, and the published runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.records import Run
+
+_NOT_WRITTEN_BY_AUTHORS = {"__init__.py", "baseline.py"}
+"""What stands beside a hand-written environment and only lets a worker drive it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of source.
+
+    Attributes:
+        path: Relative to the checkout, with slashes.
+        text: What it holds.
+    """
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRun:
+    """A run that is committed with its report.
+
+    Attributes:
+        folder: Its folder under `reports/published`.
+        run: Its records.
+    """
+
+    folder: str
+    run: Run
+
+    @property
+    def framework(self) -> str:
+        """Folder name of the adapter."""
+        return self.run.header.adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Hold what the site is made of beside the facts.
+
+    Attributes:
+        handwritten: Folder name of the adapter -> the files of its hand-written environment.
+        runs: The published runs, by folder.
+    """
+
+    handwritten: Mapping[str, tuple[SourceFile, ...]]
+    runs: tuple[PublishedRun, ...]
+
+
+NOTHING = Inputs({}, ())
+"""No source and no runs: the site says that it has none."""
+
+
+def read_inputs(checkout: Path) -> Inputs:
+    """Read the hand-written environments and the published runs of a checkout.
+
+    Raises:
+        RunError: The records of a published run cannot be used.
+    """
+    # Records need numpy and pyarrow, and whoever only asks for a table needs neither.
+    from bench.records import RECORDS_FILE, read_run  # noqa: PLC0415
+
+    handwritten = {
+        folder.name: tuple(
+            SourceFile(file.relative_to(checkout).as_posix(), file.read_text(encoding="utf-8"))
+            for file in sorted(folder.glob("*.py"))
+            if file.name not in _NOT_WRITTEN_BY_AUTHORS
+        )
+        for folder in sorted((checkout / "bench" / "baselines").iterdir())
+        if (folder / "__init__.py").is_file()
+    }
+    published = checkout / "reports" / "published"
+    return Inputs(
+        handwritten,
+        tuple(
+            PublishedRun(file.parent.name, read_run(file.parent))
+            for file in sorted(published.glob(f"*/{RECORDS_FILE}"))
+        ),
+    )
