@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,8 @@ FIT_TURNS = (2, 5)
 """Turns of the cells that the cost model is fitted to; others than `CHECK_TURNS`."""
 
 _TOOL_NS = NANOSECONDS // 5
+_STEPS_PER_S = 300
+"""Steps that every cell asks for in a second: less than any of the servers can do with a generator beside it."""
 _FIRST_USES = 4
 _QUANTITIES = (
     ("server_cpu", "s"),
@@ -33,17 +36,51 @@ _QUANTITIES = (
 )
 
 
-class _Stage(NamedTuple):
+class Stage(NamedTuple):
+    """One cell that is to be measured."""
+
     sessions: int
     turns: int
-    is_last: bool
-    """Whether it is the last trial of its shape."""
+
+
+def stages_of(loads: Sequence[int], trials: int, rng: random.Random) -> list[Stage]:
+    """Return every cell of a calibration in the order in which they are measured.
+
+    Cells that the model is fitted to and cells that it is tried on are mixed, at random within each trial: what else goes on
+    in the machine drifts, and would otherwise be taken for an error of the model.
+
+    Args:
+        loads: Numbers of sessions to try the model on, ascending.
+        trials: How often each cell is measured.
+        rng: Decides the order.
+    """
+    half = max(loads[0] + 1, loads[-1] // 2)
+    fitted = sorted({loads[0], (loads[0] + half) // 2, half})
+    shapes = [Stage(sessions, turns) for turns in FIT_TURNS for sessions in fitted]
+    shapes += [Stage(sessions, CHECK_TURNS) for sessions in loads]
+    return [stage for _ in range(trials) for stage in rng.sample(shapes, len(shapes))]
+
+
+def workload_of(stage: Stage) -> Workload:
+    """Return what the sessions of a cell do: so much of it that all cells ask for as many steps per second.
+
+    A server that is hardly busy wakes up for every message, and one that is behind takes many at a time, which makes each
+    cheaper. Cells that were differently busy would make that look like a cost of the number of sessions.
+    """
+    cycle_ns = max(_TOOL_NS, NANOSECONDS * stage.sessions // _STEPS_PER_S)
+    return Workload(
+        turns=stage.turns,
+        tool_ns=_TOOL_NS,
+        tool_kind="async",
+        think_ns=cycle_ns - _TOOL_NS,
+        spread_ns=cycle_ns,
+    )
 
 
 async def calibrate(
     request: Request, loads: Sequence[int], *, trials: int = 1, on_progress: OnProgress = ignore_progress
 ) -> CostModel:
-    """Measure the cells of a cost model, fit it, predict other cells, measure those too, and write a run folder.
+    """Measure the cells of a cost model and other cells, fit it to the first, try it on the others, and write a run folder.
 
     Every cell has a fresh server, so that memory which an earlier one left behind is not missing; what a server does once,
     when it is first used, lies before the cell. The model is fitted to numbers of sessions from the smallest load to half
@@ -51,7 +88,7 @@ async def calibrate(
     model has seen.
 
     Args:
-        request: What to measure; the workload of its plan is replaced.
+        request: What to measure; the workload of its plan is replaced. Its seed decides the order of the cells.
         loads: Numbers of sessions to try it on, ascending.
         trials: How often each cell is measured; predictions are held against the trial in the middle.
         on_progress: Hears how far it has come.
@@ -67,51 +104,33 @@ async def calibrate(
             f"{request.stack.facts.title} runs environments in process, so it has no replicas to plan"
         )
     environment = load_environment(request.environment)
-    half = max(loads[0] + 1, loads[-1] // 2)
-    fitted = sorted({loads[0], (loads[0] + half) // 2, half})
-    stages = [
-        *(
-            _Stage(sessions, turns, trial == trials - 1)
-            for trial in range(trials)
-            for turns in FIT_TURNS
-            for sessions in fitted
-        ),
-        *(
-            _Stage(sessions, CHECK_TURNS, trial == trials - 1)
-            for sessions in loads
-            for trial in range(trials)
-        ),
-    ]
+    stages = stages_of(loads, trials, random.Random(request.seed))  # noqa: S311 - the order must be reproducible
     stack = request.stack
     async with start_worker(stack.python, stack.worker, label=f"the {stack.label} client") as driver:
         with RunWriter(request.folder, make_header(request, environment, driver.started)) as writer:
-            most = max(FIT_TURNS)
-            plan = request.plan.model_copy(update={"latency_turns": most, "held": _workload(most)})
+            longest = Stage(max(loads), max(FIT_TURNS))
+            plan = request.plan.model_copy(
+                update={"latency_turns": longest.turns, "held": workload_of(longest)}
+            )
             recording = Recording(request, writer, driver, await make_scripts(environment, plan), on_progress)
-            cost: CostModel | None = None
-            idle_ns: list[float] = []
+            idle_ns = []
             for number, stage in enumerate(stages):
                 on_progress(Progress("cells", number, len(stages), f"{stage.sessions} sessions"))
-                if stage.turns == CHECK_TURNS and cost is None:
-                    writer.write(Cost(name=IDLE, value=statistics.mean(idle_ns), unit="ns", n=len(idle_ns)))
-                    cost = _fitted(read_run(request.folder))
-                    _write_cost(writer, cost)
                 idle_ns.append(await _measure(recording, stage, number))
-                if stage.turns == CHECK_TURNS and stage.is_last and cost is not None:
-                    _write_predictions(writer, cost, read_run(request.folder), stage.sessions)
             on_progress(Progress("cells", len(stages), len(stages)))
-    if cost is None:
-        raise WorkerError("no cell was measured")
+            # The middle one: now and then something else wakes a server up within the second.
+            writer.write(Cost(name=IDLE, value=statistics.median(idle_ns), unit="ns", n=len(idle_ns)))
+            run = read_run(request.folder)
+            cost = _fitted(run)
+            _write_cost(writer, cost)
+            for sessions in loads:
+                _write_predictions(writer, cost, run, sessions)
     return cost
 
 
-def _workload(turns: int) -> Workload:
-    return Workload(turns=turns, tool_ns=_TOOL_NS, tool_kind="async", spread_ns=_TOOL_NS)
-
-
-async def _measure(recording: Recording, stage: _Stage, number: int) -> float:
+async def _measure(recording: Recording, stage: Stage, number: int) -> float:
     """Measure a cell in a fresh server; return the CPU time, in ns, of one second before it in which nobody came."""
-    workload = _workload(stage.turns)
+    workload = workload_of(stage)
     plan = recording.plan.model_copy(update={"held": workload})
     recording.request = replace(recording.request, plan=plan)
     request = recording.request

@@ -31,6 +31,7 @@ IDLE = "server_cpu_per_second"
 """Name of the recorded cost of a server without sessions: CPU time, in ns, of each second."""
 
 _NEEDED_OBSERVATIONS = 3
+_ROUNDING = 1e-9
 
 
 class NotEnough(Exception):  # noqa: N818 - what happened, read as a sentence
@@ -326,18 +327,14 @@ def fit(seen: Sequence[Observation], *, source: str, second_s: float = 0.0) -> C
 def _growth(name: str, seen: Sequence[Observation]) -> tuple[float, float]:
     """Return the base and the part per session of something that is counted at its peak.
 
-    The base is read before any session, so that only the growth is fitted: as so much per session, or as a pool that is as
-    large for any number of them, whichever is nearer.
+    The base is read before any session, so that only the growth is fitted: as so much per session, and as a pool that is as
+    large for any number of them. What is loaded or reserved once belongs to the pool, and would make sessions look dearer the
+    fewer of them there are.
     """
     base = sum(getattr(one, f"{name}_before") for one in seen) / len(seen)
     growth = [max(0, getattr(one, f"{name}_peak") - getattr(one, f"{name}_before")) for one in seen]
-    numbers = [one.sessions for one in seen]
-    (each,), (pool,) = (_solve([(row,) for row in rows], growth) for rows in (numbers, [1] * len(seen)))
-    off = [
-        sum((predicted / grown - 1) ** 2 for predicted, grown in zip(side, growth, strict=True) if grown)
-        for side in ([each * number for number in numbers], [pool] * len(seen))
-    ]
-    return (base, each) if off[0] <= off[1] else (base + pool, 0.0)
+    each, pool = _solve([(one.sessions, 1) for one in seen], growth)
+    return base + pool, each
 
 
 def cost_of(run: Run) -> CostModel:
@@ -347,7 +344,7 @@ def cost_of(run: Run) -> CostModel:
         NotEnough: The run has not measured enough of its servers.
     """
     found = observations(run)
-    chosen = [one for one in found if one.turns != CHECK_TURNS] or found
+    chosen = middles([one for one in found if one.turns != CHECK_TURNS] or found)
     framework = ", ".join(f"{name} {version}" for name, version in sorted(run.header.framework.items()))
     started = f"{run.header.started:%Y-%m-%d %H:%M} UTC"
     idle = [one.value / NANOSECONDS for one in run.of(Cost) if one.name == IDLE]
@@ -356,6 +353,14 @@ def cost_of(run: Run) -> CostModel:
         source=f"{run.header.environment.name} under {framework}, measured {started}",
         second_s=idle[0] if idle else 0.0,
     )
+
+
+def middles(found: Sequence[Observation]) -> list[Observation]:
+    """Return one cell of each shape: the one in the middle, by CPU, of all that were measured."""
+    shapes: dict[tuple[int, int], list[Observation]] = {}
+    for one in found:
+        shapes.setdefault((one.sessions, one.turns), []).append(one)
+    return [sorted(cells, key=lambda one: one.cpu_s)[(len(cells) - 1) // 2] for cells in shapes.values()]
 
 
 def _solve(rows: Sequence[tuple[float, ...]], values: Sequence[float]) -> list[float]:
@@ -367,6 +372,8 @@ def _solve(rows: Sequence[tuple[float, ...]], values: Sequence[float]) -> list[f
     scale = matrix.max(axis=0)
     scale[scale == 0] = 1.0
     solution, _ = nnls(matrix / scale, np.ones(len(kept)))
+    # What adds less than this to any row is a rounding error, and no part.
+    solution[solution < _ROUNDING] = 0.0
     return [float(part) for part in solution / scale]
 
 

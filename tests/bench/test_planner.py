@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.calibration import stages_of, workload_of
 from bench.planner import (
+    CHECK_TURNS,
     CeilingCheck,
     CostModel,
     EpisodeModel,
@@ -17,6 +20,7 @@ from bench.planner import (
     NotEnough,
     Observation,
     fit,
+    middles,
     plan_capacity,
 )
 from bench.records import Prediction, RunWriter, UnknownCell
@@ -145,6 +149,59 @@ def test_a_fit_of_exact_cells_gives_the_parts_that_they_were_made_of(second, ses
         assert predicted == pytest.approx(seen.cpu_s, rel=1e-4)
     assert cost.memory_bytes(400) == pytest.approx(100 * 2**20 + 400 * 64 * 2**10)
     assert (cost.fds(400), cost.threads(400)) == (pytest.approx(410), pytest.approx(401))
+
+
+@given(pool=st.integers(0, 2**24), each=st.integers(2**10, 2**17))
+def test_what_is_reserved_once_and_what_each_session_takes_are_told_apart(pool, each):
+    def cell(sessions, turns):
+        peak = 100 * 2**20 + pool + sessions * each
+        return observed(sessions, turns).model_copy(update={"memory_peak": peak})
+
+    cost = fit([cell(sessions, turns) for sessions in (50, 200) for turns in (2, 5)], source="synthetic")
+    assert cost.memory_bytes(1_000) == pytest.approx(100 * 2**20 + pool + 1_000 * each, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_machine_that_gets_slower_meanwhile_is_no_error_of_the_model(seed):
+    rng = random.Random(seed)
+    loads, cells = (200, 400, 800, 1600), []
+    stages = stages_of(loads, 3, rng)
+    for number, stage in enumerate(stages):
+        slower = 1 + 0.3 * number / len(stages)
+        truth = observed(stage.sessions, stage.turns)
+        cells.append(
+            truth.model_copy(
+                update={"cpu_s": 0.1 * truth.wall_s + slower * (truth.cpu_s - 0.1 * truth.wall_s)}
+            )
+        )
+    cost = fit(middles([one for one in cells if one.turns != CHECK_TURNS]), source="synthetic", second_s=0.1)
+    for seen in middles([one for one in cells if one.turns == CHECK_TURNS]):
+        predicted = cost.cpu_s(sessions=seen.sessions, turns=seen.turns, wall_s=seen.wall_s)
+        assert predicted == pytest.approx(seen.cpu_s, rel=0.15)
+
+
+def test_one_disturbed_trial_of_three_changes_nothing():
+    calm = [observed(sessions, turns) for sessions in (50, 200) for turns in (2, 5)]
+    cells = [one for cell in calm for one in (cell, cell.model_copy(update={"cpu_s": 3 * cell.cpu_s}), cell)]
+    assert fit(middles(cells), source="synthetic") == fit(calm, source="synthetic")
+
+
+def test_every_cell_of_a_calibration_asks_for_as_many_steps_per_second():
+    for stage in stages_of((50, 200, 1600), 2, random.Random(1)):
+        workload = workload_of(stage)
+        cycle_s = (workload.tool_ns + workload.think_ns) / 1e9
+        assert stage.sessions / cycle_s <= 300.001
+        assert stage.sessions < 60 or stage.sessions / cycle_s == pytest.approx(300)
+        assert workload.spread_ns == workload.tool_ns + workload.think_ns
+
+
+def test_a_calibration_mixes_what_it_fits_and_what_it_tries():
+    stages = stages_of((50, 100, 200, 400), 2, random.Random(0))
+    first, second = stages[:10], stages[10:]
+    assert sorted(first) == sorted(second) == sorted(set(stages))
+    tried = [number for number, stage in enumerate(first) if stage.turns == CHECK_TURNS]
+    assert min(tried) < 6
+    assert max(tried) > 3
 
 
 def test_a_pool_of_threads_is_not_taken_for_threads_of_sessions():
