@@ -1,17 +1,27 @@
 """What a hidden test is given: the submission, driven by value. Tests import it as `grading`.
 
-This module also runs inside sandboxes, so it imports the standard library and `plain` alone.
+This module also runs inside sandboxes, so it imports the standard library and `plain` alone, and of the former what starts
+fast, as `plain` does.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from canonical.grading.plain import NotPlainError, dump, load, same
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, Protocol
+
+    class Channel(Protocol):
+        """Carry a question to the host and its answer back."""
+
+        def ask(self, header: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+            """Return header and body of the answer."""
+
 
 __all__ = ["Completed", "Solution", "SolutionError", "SolutionTimeout", "same"]
 
@@ -38,7 +48,6 @@ class SolutionTimeout(SolutionError):  # noqa: N818 - a kind of answer, named as
         super().__init__("Timeout", f"no answer within {timeout_s:g} s")
 
 
-@dataclass(frozen=True)
 class Completed:
     """Hold how a command of the submission ended.
 
@@ -49,17 +58,8 @@ class Completed:
         files: The text of each file that was to be collected and is there.
     """
 
-    exit_code: int
-    stdout: str
-    stderr: str
-    files: Mapping[str, str] = field(default_factory=dict)
-
-
-class Channel(Protocol):
-    """Carry a question to the host and its answer back."""
-
-    def ask(self, header: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Return header and body of the answer."""
+    def __init__(self, exit_code: int, stdout: str, stderr: str, files: Mapping[str, str]) -> None:
+        self.exit_code, self.stdout, self.stderr, self.files = exit_code, stdout, stderr, files
 
 
 class Solution:

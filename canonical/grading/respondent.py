@@ -9,9 +9,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
 
 from canonical.grading.plain import NotPlainError, dump, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _TEXT = 2_000
 
