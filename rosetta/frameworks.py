@@ -44,6 +44,7 @@ from rosetta.options import (
     release_option,
     releases_option,
 )
+from rosetta.serving import show_proxy_report
 
 _NANOSECONDS = 1_000_000_000
 RESULTS = ("report.md", "index.html")
@@ -412,11 +413,17 @@ def _show_report(folder: Path, console: Console, out: Path | None = None) -> Non
 @out_folder_option("Folder for the report; the run's own when left out.", *RESULTS)
 @output_options
 def report(folder: Path, *, out: Path | None, quiet: bool, as_json: bool) -> None:
-    """Write the report of a run FOLDER again, from its records alone."""
+    """Write the report of a run FOLDER again, from its records alone: of a benchmark, or of proxies."""
+    from bench.serving.records import RECORDS_FILE  # noqa: PLC0415 - as in `bench`
+
     problem = None if out else folder_problem(folder if folder.is_dir() else folder.parent, RESULTS)
     if problem is not None:
         raise click.UsageError(f"{problem}; choose another folder with --out")
-    _show_report(folder, Console(quiet=quiet, as_json=as_json), out)
+    console = Console(quiet=quiet, as_json=as_json)
+    if (folder / RECORDS_FILE).is_file():
+        show_proxy_report(folder, console, out)
+    else:
+        _show_report(folder, console, out)
 
 
 COMMANDS = (doctor, stack, conformance, bench, report)

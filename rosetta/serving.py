@@ -453,9 +453,7 @@ def bench_proxy(
     # The statistics behind a benchmark take seconds to import, which no other verb should pay.
     from bench.serving.caps import VARIANTS, CapsRequest, measure_caps  # noqa: PLC0415
     from bench.serving.faults import FAULTS, play_faults  # noqa: PLC0415
-    from bench.serving.records import RECORDS_FILE, read_proxy_run  # noqa: PLC0415
-    from reports.proxies import render_proxy_run  # noqa: PLC0415
-    from reports.render import write_report  # noqa: PLC0415
+    from bench.serving.records import RECORDS_FILE  # noqa: PLC0415
 
     console = Console(quiet=quiet, as_json=as_json)
     stacks = [_server_stack(framework, release) for framework in dict.fromkeys(frameworks)]
@@ -501,13 +499,28 @@ def bench_proxy(
                 asyncio.run(measure_caps(request, on_progress=show, on_event=console.say))
     finally:
         if (folder / RECORDS_FILE).is_file():
-            rendered = render_proxy_run(read_proxy_run(folder))
-            page = write_report(rendered, folder)
-            lines = list(rendered.summary)
-            console.result(
-                "\n".join([*lines, f"report: {page}"]),
-                {"summary": lines, "report": str(page), "records": str(folder)},
-            )
+            show_proxy_report(folder, console)
+
+
+def show_proxy_report(folder: Path, console: Console, out: Path | None = None) -> None:
+    """Write the report of a run of proxies from its records, and show its summary.
+
+    Args:
+        folder: Where the records are.
+        console: Where the summary goes.
+        out: Where the report goes; to the records when left out.
+    """
+    from bench.serving.records import read_proxy_run  # noqa: PLC0415 - as in `bench_proxy`
+    from reports.proxies import render_proxy_run  # noqa: PLC0415
+    from reports.render import write_report  # noqa: PLC0415
+
+    rendered = render_proxy_run(read_proxy_run(folder))
+    page = write_report(rendered, out or folder)
+    lines = list(rendered.summary)
+    console.result(
+        "\n".join([*lines, f"report: {page}"]),
+        {"summary": lines, "report": str(page), "records": str(folder)},
+    )
 
 
 COMMANDS = (serve, balance, deploy, bench_proxy)

@@ -10,15 +10,18 @@ import pytest
 
 from bench.certificate import CERTIFICATE_FILE, Certificate, specify
 from bench.records import Conformance, read_run
+from bench.serving.records import RECORDS_FILE, Fault, read_proxy_run
 from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, golden_folder
 from reports.certificate import render_certificate
 from reports.gauntlet import write_gauntlet
+from reports.proxies import render_proxy_run
 from reports.render import render_run
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
 CERTIFICATES = sorted(path.parent for path in FOLDER.glob(f"*/{CERTIFICATE_FILE}"))
 GAUNTLETS = sorted(path.parent for path in FOLDER.glob("*/gauntlet.json"))
+PROXIES = sorted(path.parent for path in FOLDER.glob(f"*/{RECORDS_FILE}"))
 PUBLISHED = sorted(path.parent for path in FOLDER.glob("*/records.jsonl"))
 
 
@@ -40,6 +43,22 @@ def test_only_whole_runs_of_conforming_environments_at_a_commit_are_published(fo
     assert run.header.commit is not None
     assert run.header.dirty is False
     assert [record.status for record in run.of(Conformance)] == ["passed"]
+
+
+@pytest.mark.parametrize("folder", PROXIES, ids=lambda folder: folder.name)
+def test_a_published_report_of_proxies_equals_a_new_rendering(folder: Path) -> None:
+    run = read_proxy_run(folder)
+    rendered = render_proxy_run(run).files
+    assert sorted(name for name in rendered if (folder / name).read_bytes() != rendered[name]) == []
+    assert not run.partial
+    assert run.header.commit is not None
+
+
+@pytest.mark.parametrize("folder", PROXIES, ids=lambda folder: folder.name)
+def test_no_published_fault_loses_a_session_without_a_word_or_keeps_a_slot(folder: Path) -> None:
+    for fault in read_proxy_run(folder).of(Fault):
+        assert (fault.unaccounted, fault.held_after) == (0, {}), f"{fault.stack}, {fault.title}: {fault.name}"
+        assert fault.fresh_succeeded == fault.fresh_sessions
 
 
 @pytest.mark.parametrize("folder", CERTIFICATES, ids=lambda folder: folder.name)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from bench.machine import Machine
 from bench.serving.caps import CapsRequest
 from bench.serving.faults import FAULTS, FaultNotPossible, play_faults
 from bench.serving.proxies import load_proxy, proxy_names
+from bench.serving.records import SCHEMA, ProxyHeader, ProxyRunWriter
 from bench.stacks import find_stack
 from rosetta.__main__ import main
 
@@ -53,6 +56,28 @@ def test_a_place_that_is_none_is_refused(
     code, said = fails(capsys, "balance", "--as", "openenv", "--proxy", "envoy", "--at", "nowhere")
     assert code == 2
     assert "HOST:PORT" in said
+
+
+def test_several_frameworks_are_for_faults_only(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = fails(capsys, "bench-proxy", "--as", "openenv", "--as", "ors")
+    assert code == 2
+    assert "--fault" in said
+
+
+def test_a_report_of_proxies_is_written_again_from_its_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = ProxyHeader(
+        run_id="1-proxies", started=datetime(2026, 1, 1, tzinfo=UTC), stack="openenv-0.10.0", environment="wordle",
+        replicas=1, turns=1, tool_s=0.0, machine=Machine.read(), args_passed=(), schema=SCHEMA,
+    )  # fmt: skip
+    with ProxyRunWriter(tmp_path / "run", header):
+        pass
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page")])
+    assert not left.value.code
+    assert "Measured" in capsys.readouterr().out
+    assert (tmp_path / "page" / "report.md").is_file()
 
 
 def test_an_unknown_fault_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
