@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bench import facts
-from bench.facts import Fact, Facts
+from bench.facts import FACTS_FILE, Fact, Facts, read_facts
 from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
 from bench.stone import handwritten, pieces, rewards, tasks, tools, troubles, words
 from bench.stone.claims import gather_claims
+from bench.stone.claims import gather_claims
 from bench.stone.local import gather_local
 from bench.stone.runs import PUBLISHED
+from bench.stone.scaling import gather_scaling
+from bench.stone.runs import PUBLISHED
 from bench.stone.sharing import gather_sharing
+from bench.stone.stages import gather_stages
 from bench.stone.subject import take_in_hand
 
 READ = (words.gather, handwritten.gather, pieces.gather)
@@ -55,8 +59,19 @@ async def gather(
             found += await asyncio.to_thread(gather_local, stack)
         on_progress(Progress("installing", len(stacks), len(stacks), "which of them fit together"))
         found += await asyncio.to_thread(gather_sharing, stacks)
+    for number, stack in enumerate(stacks):
+        on_progress(Progress("asking releases", number, len(stacks), stack.label))
+        found += await asyncio.to_thread(gather_stages, stack)
+        found += gather_scaling(stack)
+        found += await asyncio.to_thread(gather_claims, stack, [*_published(), *found])
     on_progress(Progress("gathering", len(stacks), len(stacks), ""))
     return facts.merge(_header(subjects), [found])
+
+
+def _published() -> tuple[Fact, ...]:
+    """Return what is published already, for claims about tables that are not gathered this time."""
+    file = PUBLISHED / "rosetta" / FACTS_FILE
+    return read_facts(file).facts if file.is_file() else ()
 
 
 def _header(subjects: Sequence[facts.Subject]) -> facts.Header:

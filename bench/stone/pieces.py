@@ -6,7 +6,7 @@ import json
 
 from bench.facts import Code, Evidence, Fact, Probe
 from bench.scenarios import GENERAL
-from bench.stacks import ROOT
+from bench.stacks import ROOT, Stack
 from bench.stone.places import NoSuchPlace, code_of, line_of
 from bench.stone.subject import Subject
 from canonical.adapter import Feature
@@ -68,8 +68,13 @@ def shown_in_source(kind: str, name: str) -> Code:
 
 def proof_of(subject: Subject, feature: Feature) -> Probe:
     """Return what conformance has proven and kept of a feature of the release."""
-    kept = json.loads(subject.stack.features_file.read_text(encoding="utf-8"))
-    proven = kept[subject.stack.release.label][feature]
+    return proof_of_stack(subject.stack, feature)
+
+
+def proof_of_stack(stack: Stack, feature: Feature) -> Probe:
+    """Return what conformance has proven and kept of a feature of the release of a stack, which need not be ready."""
+    kept = json.loads(stack.features_file.read_text(encoding="utf-8"))
+    proven = kept[stack.release.label][feature]
     probe = line_of(ROOT / "bench" / "features.py", f"Feature.{feature.name}:")
     seen = f"{proven['level']}: {proven['note']}" if proven["note"] else proven["level"]
     return Probe(

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.facts import FACTS_FILE, Facts
-from reports.stone import claims, code, local, pieces, reward, sharing, tasks, tools, troubles, words
+from reports.stone import (
+    claims,
+    code,
+    local,
+    pieces,
+    reward,
+    scaling,
+    sharing,
+    stages,
+    tasks,
+    tools,
+    troubles,
+    words,
+)
 from reports.stone.inputs import NOTHING, Inputs
 from reports.stone.table import Table
 from reports.stone.writers import contents, csv_text, json_text, markdown_page
@@ -20,6 +33,8 @@ TABLES: tuple[Callable[[Facts], Table], ...] = (
     local.render,
     sharing.render,
     troubles.render,
+    stages.render,
+    scaling.render,
     claims.render,
 )
 """One renderer per table, in the order of a reader."""

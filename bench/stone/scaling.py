@@ -1,0 +1,130 @@
+"""Scaling: how a framework holds many sessions, how many it held here, and how that relates to what others have published.
+
+Everything measured is read from the published runs, as many as there are. A published figure of others is compared with them
+condition by condition, and with those that differ the reason is given why the two are not the same measurement.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+
+from bench.facts import Evidence, Fact, Record, Source
+from bench.records import Ceiling, Conformance, Run
+from bench.stacks import Stack
+from bench.stone.pieces import proof_of_stack
+from bench.stone.places import line_of
+from bench.stone.runs import Measurement, measurements, published_runs
+from bench.stone.subject import fact_of
+from canonical.adapter import Feature
+from canonical.landscape import LANDSCAPE_FILE, Published, read_landscape
+
+TABLE = "scaling"
+
+ROWS = {
+    "ceiling": "ceiling slo",
+    "ceiling per core": "ceiling slo per core",
+    "success alone": "ceiling success_only",
+    "throughput": "throughput",
+    "memory per session": "memory per session",
+}
+"""Row -> the figure of a run."""
+
+
+def gather_scaling(stack: Stack) -> list[Fact]:
+    """Return what is said and measured of many sessions of a framework; nothing is run.
+
+    Raises:
+        RunError: A published run is damaged.
+    """
+    runs = published_runs(stack.adapter)
+    folder = stack.features_file.parent
+    facts = [
+        fact_of(
+            stack, TABLE, "model", stack.facts.concurrency, "declared",
+            [line_of(folder / "adapter.toml", "concurrency ="), proof_of_stack(stack, Feature.CONCURRENT_SESSIONS)],
+        ),
+        fact_of(
+            stack, TABLE, "isolation", _isolation(stack, runs), "probed",
+            [proof_of_stack(stack, Feature.CONCURRENT_SESSIONS), *_conformances(runs)],
+        ),
+    ]  # fmt: skip
+    for row, figure in ROWS.items():
+        found = [(run, one) for run in runs if (one := measurements(run).get(figure)) is not None]
+        if found:
+            facts.append(
+                fact_of(
+                    stack, TABLE, row, "\n".join(f"{_told(one)}, {_where(run)}" for run, one in found), "measured",
+                    [Record(run=run.folder.name, record=one.record) for run, one in found],
+                    [{"run": run.folder.name, "value": one.value, "unit": one.unit} for run, one in found],
+                )
+            )  # fmt: skip
+    for number, published in enumerate(read_landscape(folder).published, start=1):
+        facts.append(_published(stack, f"published by others ({number})", published, runs))
+    return facts
+
+
+def _isolation(stack: Stack, runs: list[Run]) -> str:
+    level = proof_of_stack(stack, Feature.CONCURRENT_SESSIONS).seen
+    told = [
+        f"{one.episodes:,} episodes in conformance, {one.divergences} of them divergent"
+        for run in runs
+        for one in run.of(Conformance)
+    ]
+    return "; ".join([f"sessions side by side: {level}", *told])
+
+
+def _conformances(runs: list[Run]) -> list[Evidence]:
+    return [Record(run=run.folder.name, record="conformance") for run in runs if run.of(Conformance)]
+
+
+def _told(one: Measurement) -> str:
+    if one.unit == "bytes":
+        return f"{one.value / 1024:,.1f} KiB"
+    upper = f" ({one.upper:,.0f} failed)" if one.upper is not None else ""
+    return " ".join(filter(None, [one.bound, f"{one.value:,.0f} {one.unit}{upper}"]))
+
+
+def _where(run: Run) -> str:
+    return f"{run.header.environment.name}, {run.header.machine.cores} cores"
+
+
+def conditions_of(run: Run) -> dict[str, str]:
+    """Return under which conditions the ceiling of a run was found, in the words that published figures are given in."""
+    found = {"cores": f"{run.header.machine.cores}", "machines": "1"}
+    for ceiling in run.of(Ceiling):
+        if ceiling.subject == "compiled" and ceiling.criterion == "slo":
+            workload = ceiling.workload
+            seconds = workload.get("tool_ns")
+            found |= {
+                "sessions": "all held open at once",
+                "step": f"{seconds / 1e9:g} s" if isinstance(seconds, int) else "unknown",
+                "steps": f"{workload.get('turns')}",
+                "passes when": "success, p99 of a step, connect, reset and sessions open all pass",
+            }
+    return found
+
+
+def _published(stack: Stack, row: str, published: Published, runs: list[Run]) -> Fact:
+    place = line_of(stack.features_file.parent / LANDSCAPE_FILE, published.says)
+    evidence: list[Evidence] = [Source(title=published.source, date=published.dated), place]
+    told = f"{published.says} ({published.source}, {published.dated})"
+    data: dict[str, JsonValue] = {"says": published.says, "compares": None}
+    if not runs:
+        value = f"{told}: nothing was measured here to compare it with"
+    else:
+        run = runs[-1]
+        mine = conditions_of(run)
+        differing = {
+            name: f"{theirs} there, {mine[name]} here"
+            for name, theirs in published.conditions.items()
+            if name in mine and mine[name] != theirs
+        }
+        data["compares"] = not differing
+        evidence.append(Record(run=run.folder.name, record="ceiling slo"))
+        reasons = "; ".join(f"{name}: {both}" for name, both in differing.items())
+        value = (
+            f"{told}: does not compare. {reasons}" if differing else f"{told}: the conditions are the same"
+        )
+    return fact_of(stack, TABLE, row, value, "sourced", evidence, json.loads(json.dumps(data)))
