@@ -5,13 +5,9 @@ Like the records of frameworks: appended and flushed line by line, read strictly
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -21,21 +17,11 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     TypeAdapter,
-    ValidationError,
 )
 
+from bench.lines import LineWriter, read_lines
 from bench.machine import Machine, Pressure
-from bench.records import (
-    BadRecord,
-    EmptyRun,
-    JsonObject,
-    MissingHeader,
-    Note,
-    RunExists,
-    Text,
-    UtcTime,
-    WriteFailed,
-)
+from bench.records import JsonObject, Note, Text, UtcTime
 
 SCHEMA = 1
 """Shape of the records. A reader refuses every other."""
@@ -177,92 +163,16 @@ class SandboxRun:
         return tuple(record for record in self.records if isinstance(record, kind))
 
 
-class SandboxRunWriter:
-    """Write a run record by record; use it as a context manager, which writes the footer.
-
-    Raises:
-        RunExists: The folder already holds a run.
-        WriteFailed: The file system refuses.
-    """
+class SandboxRunWriter(LineWriter):
+    """Write a run of sandboxes."""
 
     def __init__(self, folder: Path, header: SandboxHeader) -> None:
-        self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file: FileIO = (folder / RECORDS_FILE).open("xb", buffering=0)
-        except FileExistsError as taken:
-            raise RunExists(f"{folder} already holds a run; choose another folder with --out") from taken
-        except OSError as refusal:
-            raise WriteFailed(folder, refusal) from refusal
-        self.write(header)
-
-    def write(self, record: BaseModel) -> None:
-        """Append one record.
-
-        Raises:
-            WriteFailed: The file system refuses; the file ends with the record before.
-        """
-        line = record.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n"
-        at = self._file.tell()
-        try:
-            written = 0
-            while written < len(line):
-                written += self._file.write(line[written:])
-        except OSError as refusal:
-            self._file.truncate(at)
-            raise WriteFailed(self.folder, refusal) from refusal
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.write(SandboxFooter(finished=datetime.now(UTC), interrupted=kind is not None))
-        except WriteFailed:
-            if kind is None:
-                raise
-        finally:
-            self._file.close()
+        super().__init__(folder / RECORDS_FILE, header, SandboxFooter)
 
 
 def read_sandbox_run(folder: Path) -> SandboxRun:
-    """Read a run strictly. A missing footer or an unfinished last line is no error: `partial` says so.
-
-    Raises:
-        EmptyRun: There is no run in the folder.
-        MissingHeader: It does not begin with a header.
-        BadRecord: A line is no valid record of this schema.
-    """
-    file = folder / RECORDS_FILE
-    try:
-        *lines, _ = file.read_bytes().split(b"\n")
-    except FileNotFoundError as missing:
-        raise EmptyRun(f"there is no run in {folder}: {RECORDS_FILE} is missing") from missing
-    if not lines:
-        raise EmptyRun(f"{file} holds no complete record")
-    records: list[SandboxRecord] = []
-    for number, line in enumerate(lines, start=1):
-        if records and isinstance(records[-1], SandboxFooter):
-            raise BadRecord(file, number, "something stands after the footer")
-        try:
-            raw = json.loads(line)
-            if isinstance(raw, dict) and raw.get("schema", SCHEMA) != SCHEMA:
-                raise BadRecord(
-                    file, number, f"written with schema {raw['schema']}; this version reads {SCHEMA}"
-                )
-            record = _RECORD.validate_json(line, strict=True)
-        except (ValidationError, ValueError) as damage:
-            raise BadRecord(file, number, str(damage).splitlines()[0]) from damage
-        if isinstance(record, SandboxHeader) != (number == 1):
-            if number == 1:
-                raise MissingHeader(f"{file} begins with a {record.kind}, not with a header")
-            raise BadRecord(file, number, "a second header")
-        records.append(record)
-    header, *rest = records
-    if not isinstance(header, SandboxHeader):
-        raise MissingHeader(f"{file} does not begin with a header")
-    footer = rest.pop() if rest and isinstance(rest[-1], SandboxFooter) else None
-    partial = not isinstance(footer, SandboxFooter) or footer.interrupted
-    return SandboxRun(folder, header, tuple(rest), partial)
+    """Read a run as `bench.lines.read_lines` does, with its errors."""
+    header, records, partial = read_lines(
+        folder / RECORDS_FILE, _RECORD, SandboxHeader, SandboxFooter, schema=SCHEMA
+    )
+    return SandboxRun(folder, header, records, partial)

@@ -5,17 +5,15 @@ Like the records of frameworks: appended and flushed line by line, read strictly
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, TypeAdapter
 
+from bench.lines import LineWriter, read_lines
 from bench.machine import Machine, Pressure
-from bench.records import BadRecord, EmptyRun, JsonObject, MissingHeader, RunExists, Text, UtcTime
+from bench.records import JsonObject, Text, UtcTime
 from bench.serving.proxies.protocol import Variant
 
 SCHEMA = 2
@@ -160,70 +158,16 @@ class ProxyRun:
         return tuple(record for record in self.records if isinstance(record, kind))
 
 
-class ProxyRunWriter:
-    """Write a run record by record; use it as a context manager, which writes the footer.
-
-    Raises:
-        RunExists: The folder already holds a run.
-        OSError: The file system refuses.
-    """
+class ProxyRunWriter(LineWriter):
+    """Write a run of proxies."""
 
     def __init__(self, folder: Path, header: ProxyHeader) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            self._file = (folder / RECORDS_FILE).open("xb", buffering=0)
-        except FileExistsError as taken:
-            raise RunExists(f"{folder} already holds a run; choose another folder with --out") from taken
-        self.write(header)
-
-    def write(self, record: BaseModel) -> None:
-        """Append one record."""
-        self._file.write(record.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.write(ProxyFooter(finished=datetime.now(UTC), interrupted=kind is not None))
-        finally:
-            self._file.close()
+        super().__init__(folder / RECORDS_FILE, header, ProxyFooter)
 
 
 def read_proxy_run(folder: Path) -> ProxyRun:
-    """Read a run strictly. A missing footer or an unfinished last line is no error: `partial` says so.
-
-    Raises:
-        EmptyRun: There is no run in the folder.
-        MissingHeader: It does not begin with a header.
-        BadRecord: A line is no valid record of this schema.
-    """
-    file = folder / RECORDS_FILE
-    try:
-        *lines, _ = file.read_bytes().split(b"\n")
-    except FileNotFoundError as missing:
-        raise EmptyRun(f"there is no run in {folder}: {RECORDS_FILE} is missing") from missing
-    records: list[ProxyRecord] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            raw = json.loads(line)
-            if isinstance(raw, dict) and raw.get("schema", SCHEMA) != SCHEMA:
-                raise BadRecord(
-                    file, number, f"written with schema {raw['schema']}; this version reads {SCHEMA}"
-                )
-            record = _RECORD.validate_json(line, strict=True)
-        except (ValidationError, ValueError) as damage:
-            raise BadRecord(file, number, str(damage).splitlines()[0]) from damage
-        if number > 1 and (isinstance(record, ProxyHeader) or isinstance(records[-1], ProxyFooter)):
-            raise BadRecord(file, number, "it stands where no record may stand")
-        records.append(record)
-    if not records:
-        raise EmptyRun(f"{file} holds no complete record")
-    header, *rest = records
-    if not isinstance(header, ProxyHeader):
-        raise MissingHeader(f"{file} does not begin with a header")
-    footer = rest.pop() if rest and isinstance(rest[-1], ProxyFooter) else None
-    partial = not isinstance(footer, ProxyFooter) or footer.interrupted
-    return ProxyRun(header, tuple(rest), partial)
+    """Read a run as `bench.lines.read_lines` does, with its errors."""
+    header, records, partial = read_lines(
+        folder / RECORDS_FILE, _RECORD, ProxyHeader, ProxyFooter, schema=SCHEMA
+    )
+    return ProxyRun(header, records, partial)
