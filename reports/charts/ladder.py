@@ -61,7 +61,7 @@ def _ladder(
     bracket: Bracket | None,
 ) -> Figure:
     narrow = shape == "narrow"
-    left, right, top, plot, bottom = (58, 14, 62, 250, 50) if narrow else (76, 30, 44, 330, 52)
+    left, right, top, plot, bottom = (70, 14, 62, 250, 50) if narrow else (76, 30, 44, 330, 52)
     figure = canvas(shape, top + plot + bottom)
     axes = place(figure, left, top, WIDTHS[shape] - left - right, plot)
     finite = [
@@ -79,7 +79,7 @@ def _ladder(
     axes.grid(visible=True, axis="y", which="major")
     axes.set_axisbelow(True)
     axes.set_xlabel("sessions held open at the same time (logarithmic)")
-    axes.set_ylabel("step" if narrow else "service time of a step (logarithmic)")
+    axes.set_ylabel("step (logarithmic)" if narrow else "service time of a step (logarithmic)")
     reference_line(axes, limit_ns, colour=ink("limit"), label="p99 limit", dashes=(0, (5, 3)), above=True)
     reference_line(
         axes, tool_ns, colour=ink("quiet"), label="the tool itself", dashes=(0, (1, 2)), above=False

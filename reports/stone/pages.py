@@ -32,7 +32,7 @@ KINDS = {
 }
 """How a cell came about, in words."""
 
-_LEAD = re.compile(r"([A-Za-z][a-z ]{0,24}|\d+)(: )(?=\S)")
+_LEAD = re.compile(r"([A-Za-z][a-z' ]{0,24}|\d+)(: )(?=\S)")
 
 
 @dataclass(frozen=True, slots=True)

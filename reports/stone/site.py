@@ -55,6 +55,8 @@ def render_site(facts: Facts, tables: Sequence[Table], inputs: Inputs, root: str
 def table_page(pages: Pages, table: Table) -> str:
     """Return the page of a table."""
     path = page_of(table)
+    titles = [subject.title for subject in pages.facts.subjects]
+    about = [title for title in titles if any(row.name.startswith(f"{title}: ") for row in table.rows)]
     return pages.render(
         "table.html.j2",
         path,
@@ -62,6 +64,7 @@ def table_page(pages: Pages, table: Table) -> str:
         table=table,
         heads=heads(pages.facts, table),
         rows=pages.rows(table, "../"),
+        about=about,
         forms=[(form, file) for form, file in forms_of(table) if file != path],
     )
 

@@ -152,7 +152,7 @@ def test_filters_leave_what_is_asked_for(browser, base, name):
         assert wanted.replace("`", "") in found
         assert len(found) <= len(table.rows)
         assert page.locator(".shown").text_content() == f"{len(found)} of {len(table.rows)} shown"
-        page.fill("#only", "no row says this")
+        page.fill("#only", "xyzzy")
         assert shown(page, rows) == []
         page.fill("#only", "")
 
@@ -163,11 +163,20 @@ def test_filters_leave_what_is_asked_for(browser, base, name):
             assert len(shown(page, rows)) == len(having)
         page.select_option("#kind", "")
 
-        if len(table.columns) > 2:
+        for subject in FACTS.subjects:
+            about = [row for row in table.rows if row.name.startswith(f"{subject.title}: ")]
+            if about:
+                page.select_option("#about", subject.title)
+                assert len(shown(page, rows)) == len(about)
+                page.select_option("#about", "")
+
+        if table.columns == tuple(subject.title for subject in FACTS.subjects):
             page.check("#differ")
             differing = [row for row in table.rows if len({cell.value for cell in row.cells}) > 1]
             assert len(shown(page, rows)) == len(differing)
             page.uncheck("#differ")
+
+        if len(table.columns) > 2:
             page.uncheck("input[name=column][value='0']")
             assert len(shown(page, "table.stone thead th")) == len(table.columns) - 1
             assert len(shown(page, "table.stone td[data-kind]")) == len(table.rows) * (len(table.columns) - 1)
@@ -241,7 +250,7 @@ def test_search_is_led_by_keyboard_to_the_row_that_was_sought(browser, base):
         page.wait_for_url("**/tables/*.html#row-*")
         row = page.evaluate("document.querySelector(':target').dataset.row")
         assert row == "prompt template"
-        page.fill("#search", "no cell says this")
+        page.fill("#search", "xyzzy")
         assert page.locator("#found").is_hidden()
         page.fill("#search", "reward")
         page.wait_for_selector("#found a")

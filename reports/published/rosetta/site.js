@@ -38,7 +38,7 @@
   };
 
   const startFilters = () => {
-    const form = one(".filters"), only = one("#only"), kind = one("#kind");
+    const form = one(".filters"), only = one("#only"), kind = one("#kind"), about = one("#about");
     if (!form || !only) return;
     const differ = one("#differ"), status = one(".shown", form);
     const rows = all("[data-row]").map((element) => ({
@@ -58,6 +58,7 @@
         const text = [element.dataset.row, ...seen.map((value) => value.text)].join(" ").toLowerCase();
         const fits = words.every((word) => text.includes(word))
           && (!kind.value || seen.some((value) => value.kind === kind.value))
+          && (!about?.value || element.dataset.row.startsWith(about.value + ": "))
           && (!differ?.checked || new Set(seen.map((value) => value.text)).size > 1);
         element.hidden = !fits;
         count += fits;
