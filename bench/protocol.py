@@ -277,13 +277,15 @@ class Observed(_Message):
     """Say what the worker's process uses right now.
 
     `loop_lag_p99_ns` is how late the event loop was in the worst hundredth of its 10 ms ticks since the last question;
-    it is absent when there was no tick. `most_sessions` is how many sessions were open at most, at those ticks and now.
+    it is absent when there was no tick. `most_sessions` is how many sessions were open at most, at those ticks and now;
+    `most_rss_bytes` is the most memory, at some of them and now.
     `uss_bytes` is the memory that the process shares with nobody; it is only there
     after a collection, and where the system tells it.
     """
 
     type: Literal["observed"] = "observed"
     rss_bytes: int
+    most_rss_bytes: int | None = None
     uss_bytes: int | None = None
     cpu_ns: int
     threads: int

@@ -47,8 +47,9 @@ class Server:
         seen = await self.worker.observe()
         names = ("rss_bytes", "fds", "threads", "open_sessions", "loop_lag_p99_ns", "cpu_ns")
         largest = {name: max(getattr(self.peak, name) or 0, getattr(seen, name) or 0) for name in names}
-        # Sessions come and go between two readings; the server's own ticks see them.
+        # Sessions and their memory come and go between two readings; the server's own ticks see them.
         largest["open_sessions"] = max(largest["open_sessions"], seen.most_sessions or 0)
+        largest["rss_bytes"] = max(largest["rss_bytes"], seen.most_rss_bytes or 0)
         self.peak = ServerReading(**largest)
         return seen
 

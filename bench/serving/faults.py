@@ -15,6 +15,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from bench import protocol
 from bench.load.engine import LoadFailed, LoadResult
 from bench.machine import Pressure
@@ -275,7 +278,7 @@ async def play_fault(
                 connect_timeout_s=request.connect_timeout_s,
             )  # fmt: skip
         succeeded = outcome.succeeded if outcome else 0
-        lost = Counter(outcome.errors) if outcome else Counter({ended_by: request.sessions})
+        lost = lost_sessions(outcome.table()) if outcome else Counter({ended_by: request.sessions})
         return Fault(
             stack=request.stack.label, proxy=proxy.name, title=proxy.title, name=deed.title,
             sessions=request.sessions, opened=outcome.opened if outcome else request.sessions,
@@ -304,6 +307,17 @@ async def _suffer(
     finally:
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
+
+
+def lost_sessions(samples: pa.Table) -> Counter[str]:
+    """Count sessions by the first error that each was told: what follows in the same session follows from it."""
+    failed = samples.filter(pc.is_valid(samples["error"])).sort_by(
+        [("session", "ascending"), ("seq", "ascending")]
+    )
+    first: dict[int, str] = {}
+    for session, error in zip(failed["session"].to_pylist(), failed["error"].to_pylist(), strict=True):
+        first.setdefault(session, error)
+    return Counter(first.values())
 
 
 def _idle_limit_s(fleet: Fleet) -> float | None:

@@ -104,7 +104,7 @@ class Fault(_Part):
     opened: NonNegativeInt
     succeeded: NonNegativeInt
     lost: dict[str, NonNegativeInt]
-    """How the other sessions ended, by the text of their error."""
+    """How the other sessions ended, by the text of the first error of each."""
     unaccounted: NonNegativeInt
     """Sessions that neither succeeded nor were told why not."""
     held_after: dict[str, NonNegativeInt]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import itertools
 import os
 import resource
 import threading
@@ -24,6 +25,8 @@ GC_THRESHOLDS = (700, 10, 10)
 """Thresholds of the garbage collector of a process that serves; Python's own."""
 
 _TICK_S = 0.01
+_WEIGH_EVERY = 5
+"""Ticks from one reading of the memory to the next: often enough that what short cells need at most is seen."""
 
 
 class Host:
@@ -36,6 +39,7 @@ class Host:
         self._ticking: asyncio.Task[None] | None = None
         self._lags: list[int] = []
         self._most_sessions = 0
+        self._most_rss = 0
 
     async def serve(self, request: protocol.Serve, cleanup: AsyncExitStack) -> Endpoint:
         """Start serving; the server stops when the worker does.
@@ -65,9 +69,11 @@ class Host:
             endpoint.shut()
 
     async def _tick(self) -> None:
-        while True:
+        for number in itertools.count():
             before = time.perf_counter_ns()
             await asyncio.sleep(_TICK_S)
+            if number % _WEIGH_EVERY == 0:
+                self._most_rss = max(self._most_rss, _rss_bytes())
             self._lags.append(max(0, time.perf_counter_ns() - before - int(_TICK_S * 1e9)))
             self._most_sessions = max(self._most_sessions, self._open_sessions())
 
@@ -87,9 +93,12 @@ class Host:
         lags, self._lags = sorted(self._lags), []
         open_sessions = self._open_sessions()
         most, self._most_sessions = max(self._most_sessions, open_sessions), open_sessions
+        rss = _rss_bytes()
+        most_rss, self._most_rss = max(self._most_rss, rss), rss
         return protocol.Observed(
             seq=seq,
-            rss_bytes=_rss_bytes(),
+            rss_bytes=rss,
+            most_rss_bytes=most_rss,
             uss_bytes=read_uss() if collect else None,
             cpu_ns=time.process_time_ns(),
             threads=threading.active_count(),
