@@ -96,6 +96,8 @@ class Trouble(_Said):
         at: The place in the adapter that does it.
         upstream: The public thread about it, as `owner/repository#number: what it is called`; empty where none is known.
         dated: The day of the thread.
+        situation: What of bad input it shows the framework itself to do, where no hand-written environment can be brought
+            to it.
     """
 
     what: str
@@ -103,6 +105,7 @@ class Trouble(_Said):
     at: str
     upstream: str = Field(default="", pattern=r"^([\w.-]+/[\w.-]+#\d+: .+)?$")
     dated: date | None = None
+    situation: Literal["exception in a tool", "idle session"] | None = None
 
     @model_validator(mode="after")
     def _a_thread_has_a_day(self) -> Self:

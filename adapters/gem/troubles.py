@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import gem
@@ -49,6 +50,15 @@ class _Seedless(gem.Env):
         return "", 0.0, True, False, {}
 
 
+class _Raising(_Counting):
+    """Raise for one word."""
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
+        if action == "raise":
+            raise ValueError(action)
+        return super().step(action)
+
+
 class _Failing(BaseTool):
     """Recognise every action, and fail."""
 
@@ -68,6 +78,12 @@ class _Deaf(_Failing):
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
         return False, True, "", action
+
+
+def _register(name: str, kind: type[gem.Env]) -> None:
+    # A probe may be asked twice, and GEM registers once.
+    with suppress(ValueError):
+        gem.register(name, kind)
 
 
 def _tools(*kinds: Any) -> list[BaseTool]:
@@ -149,7 +165,7 @@ def every_answer_is_marked_as_that_of_a_tool() -> Shown:
 def the_last_observation_of_an_episode_is_dropped() -> Shown:
     """End an episode in a vector environment."""
     name = "rosetta:Counting"
-    gem.register(name, _Counting)
+    _register(name, _Counting)
     vector: Any = gem.make_vec([name])
     vector.reset()
     vector.step(["one"])
@@ -164,10 +180,25 @@ def the_last_observation_of_an_episode_is_dropped() -> Shown:
 def environments_without_a_seed_cannot_be_made_many() -> Shown:
     """Make a vector environment of a class that takes no seed."""
     name = "rosetta:Seedless"
-    gem.register(name, _Seedless)
+    _register(name, _Seedless)
     gem.make(name)
     try:
         gem.make_vec([name])
     except TypeError as error:
         return Shown("`make`, then `make_vec`, of a class whose constructor takes nothing", str(error), True)
     return Shown("`make`, then `make_vec`, of a class whose constructor takes nothing", "both work", False)
+
+
+def an_exception_ends_the_step_of_all() -> Shown:
+    """Step two environments together, one of which raises."""
+    name = "rosetta:Raising"
+    _register(name, _Raising)
+    vector: Any = gem.make_vec([name, name])
+    vector.reset()
+    sent = "a step of two environments through `make_vec`, the second of which raises ValueError"
+    try:
+        vector.step(["one", "raise"])
+    except ValueError as error:
+        turns = [env.turn for env in vector.envs]
+        return Shown(sent, f"{type(error).__name__}, and no answer of the first, whose turn is {turns[0]}", True)
+    return Shown(sent, "two answers", False)

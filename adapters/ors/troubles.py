@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http.client import HTTPConnection
@@ -230,4 +232,17 @@ def the_address_of_ones_own_server_is_changed() -> Shown:
         '`OpenReward(base_url="http://127.0.0.1:8080")`',
         f"sessions are asked for at {asked}",
         asked != "http://127.0.0.1:8080",
+    )
+
+
+def a_session_at_rest_is_freed_after_a_fixed_time() -> Shown:
+    """Read after what time a server frees sessions that nobody uses, and whether it can be told another."""
+    source = inspect.getsource(Server)
+    found = re.search(r"stale_threshold: float\s*=\s*(\d+)", source)
+    settings = [name for name in inspect.signature(Server).parameters if "stale" in name or "timeout" in name]
+    seconds = found[1] if found else "no"
+    return Shown(
+        "the source of `Server`, and its parameters",
+        f"{seconds} seconds; parameters that change it: {', '.join(settings) or 'none'}",
+        found is not None and not settings,
     )

@@ -23,6 +23,11 @@ class _Guessing(vf.Toolset[vf.ToolsetConfig, _Guesses]):
         self.state.made += 1
         return f"{word}, guess {self.state.made}"
 
+    @vf.tool
+    async def fail(self) -> str:
+        """Raise."""
+        raise ValueError("the answer is crane")
+
 
 class _Task(vf.Task[vf.TaskData, _Guesses, vf.TaskConfig]):
     """Play a row."""
@@ -166,3 +171,12 @@ def an_installer_is_fetched_when_it_is_missing() -> Shown:
         else "it installs nothing",
         is_there,
     )
+
+
+async def what_an_exception_says_reaches_the_model() -> Shown:
+    """Call a tool that raises."""
+    try:
+        answer = _text(await (await _tools()).call_tool("fail", {}))
+    except Exception as error:  # noqa: BLE001 - what the server of a tool makes of it
+        answer = str(error)
+    return Shown('a tool that raises ValueError("the answer is crane")', answer, "crane" in answer)

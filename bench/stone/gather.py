@@ -11,8 +11,7 @@ from bench.facts import FACTS_FILE, Fact, Facts, read_facts
 from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
-from bench.stone import handwritten, pieces, rewards, tasks, tools, troubles, words
-from bench.stone.claims import gather_claims
+from bench.stone import bad_input, handwritten, pieces, rewards, tasks, tools, troubles, words
 from bench.stone.claims import gather_claims
 from bench.stone.local import gather_local
 from bench.stone.runs import PUBLISHED
@@ -25,7 +24,7 @@ from bench.stone.subject import take_in_hand
 READ = (words.gather, handwritten.gather, pieces.gather)
 """What is read, of one framework at a time."""
 
-PROBED = (tools.gather, rewards.gather, tasks.gather, troubles.gather)
+PROBED = (tools.gather, rewards.gather, tasks.gather, troubles.gather, bad_input.gather)
 """What is tried through the framework."""
 
 

@@ -24,18 +24,28 @@ async def gather(subject: Subject) -> list[Fact]:
     return [await _fact(subject, name, said) for name, said in subject.stone.troubles.items()]
 
 
-async def _fact(subject: Subject, name: str, said: Trouble) -> Fact:
+async def show(subject: Subject, name: str) -> tuple[Probe, bool]:
+    """Return what the probe of a trouble shows, and whether the release has the trouble.
+
+    Raises:
+        NoSuchPlace: The adapter has no such probe.
+        WorkerError: The worker broke down, or the probe failed.
+    """
     shown = await subject.worker.request(
         protocol.TroubleShown, lambda seq: protocol.ShowTrouble(seq=seq, name=name), timeout_s=_TIMEOUT_S
     )
     place = code_of(subject.folder / "troubles.py", name)
-    row = name.replace("_", " ")
-    evidence: list[Evidence] = [
-        Probe(name=row, sent=shown.sent, seen=shown.seen, file=place.file, line=place.first),
-        find_place(subject.folder, said.at),
-    ]
+    probe = Probe(
+        name=name.replace("_", " "), sent=shown.sent, seen=shown.seen, file=place.file, line=place.first
+    )
+    return probe, shown.is_there
+
+
+async def _fact(subject: Subject, name: str, said: Trouble) -> Fact:
+    probe, is_there = await show(subject, name)
+    evidence: list[Evidence] = [probe, find_place(subject.folder, said.at)]
     if said.dated is not None:
         evidence.append(Source(title=said.upstream, date=said.dated))
-    what = said.what if shown.is_there else f"Not so in this release: {said.what}"
-    data: dict[str, JsonValue] = {"what": what, "answer": said.answer, "is_there": shown.is_there}
-    return subject.fact(TABLE, row, f"{what} {said.answer}", "probed", evidence, data)
+    what = said.what if is_there else f"Not so in this release: {said.what}"
+    data: dict[str, JsonValue] = {"what": what, "answer": said.answer, "is_there": is_there}
+    return subject.fact(TABLE, probe.name, f"{what} {said.answer}", "probed", evidence, data)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.facts import FACTS_FILE, Facts
 from reports.stone import (
+    bad_input,
     claims,
     code,
     local,
@@ -32,6 +33,7 @@ TABLES: tuple[Callable[[Facts], Table], ...] = (
     tasks.render,
     local.render,
     sharing.render,
+    bad_input.render,
     troubles.render,
     stages.render,
     scaling.render,

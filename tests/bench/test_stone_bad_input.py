@@ -1,0 +1,51 @@
+"""Situations of bad input say what came of them in words that stay the same, on both sides."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bench.facts import FACTS_FILE, read_facts
+from bench.stacks import ROOT
+from bench.stone.bad_input import ALONE, COMPILED, SITUATIONS, TABLE, Side
+from canonical.adapter import AdapterFacts
+from canonical.stone import Trouble
+from canonical.tool import ToolCall
+
+ADAPTERS = sorted(path.parent for path in (ROOT / "adapters").glob("*/adapter.toml"))
+CALL = ToolCall("no_such_tool", {"word": "crane"})
+
+
+def test_a_model_that_writes_text_writes_its_wrong_calls_too():
+    def side(writes_text):
+        return Side(ALONE, worker=None, writes_text=writes_text, url=None)
+
+    assert side(writes_text=False).wrong(CALL) == CALL
+    assert "no_such_tool" in side(writes_text=True).wrong(CALL)
+
+
+@pytest.mark.parametrize("folder", ADAPTERS, ids=lambda folder: folder.name)
+def test_a_trouble_that_stands_for_a_situation_names_one_and_alone(folder):
+    named = [
+        said.situation for said in AdapterFacts.read(folder / "adapter.toml").stone.troubles.values()
+        if said.situation is not None
+    ]  # fmt: skip
+    assert len(named) == len(set(named))
+    assert set(named) <= set(SITUATIONS)
+    assert "exception in a tool" in named
+    assert Trouble.model_fields["situation"].default is None
+
+
+def test_both_sides_of_every_situation_are_published_without_what_changes_from_run_to_run():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    rows = [f"{situation}: {side}" for situation in SITUATIONS for side in (ALONE, COMPILED)]
+    for subject in facts.subjects:
+        mine = [fact for fact in facts.of(TABLE) if fact.framework == subject.framework]
+        assert [fact.row for fact in mine] == rows
+        assert [fact.value for fact in mine if re.search(r"127\.0\.0\.1:\d|0x[0-9a-f]{6}", fact.value)] == []
+        compiled = {fact.row: fact.value for fact in mine if fact.row.endswith(COMPILED)}
+        assert all(
+            "the episode goes on" in compiled[f"{situation}: {COMPILED}"]
+            for situation in ("unknown tool", "bad arguments", "exception in a tool", "oversized message")
+        )
