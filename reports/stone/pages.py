@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import jinja2
 from markupsafe import Markup
 
-from bench.facts import Code, Evidence, Fact, Facts, Subject
+from bench.facts import Code, Evidence, Fact, Facts, Record, Subject
 from reports.stone.inputs import Inputs
 from reports.stone.source import panes
 from reports.stone.table import Cell, Table
@@ -71,6 +71,7 @@ class Pages:
         self.root = root
         self.panes = panes(facts, inputs.handwritten)
         self.places = {pane.path: pane.framework for pane in self.panes if pane.path}
+        self.runs = {run.folder for run in inputs.runs}
         self.anchors = {table.name: _anchors(table) for table in tables}
 
     def render(self, template: str, path: str, title: str, **more: object) -> str:
@@ -106,7 +107,9 @@ class Pages:
         line = line_of(evidence, f"{up}{self.root}" if self.root else "")
         if isinstance(evidence, Code) and evidence.file in self.places:
             here = f"{up}code.html#{self.places[evidence.file]}-{evidence.first}"
-            return Line(line.number, line.kind, line.name, line.detail, line.place, here)
+            return replace(line, link=here)
+        if isinstance(evidence, Record) and evidence.run in self.runs:
+            return replace(line, link=f"{up}{MEASURED}#{evidence.run}")
         return line
 
     def rows(self, table: Table, up: str) -> tuple[ShownRow, ...]:

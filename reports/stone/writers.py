@@ -211,7 +211,7 @@ def _code(text: str) -> str:
 
 def _markdown_line(line: Line) -> str:
     place = f"[{line.place}]({line.link})" if line.link else line.place
-    detail = f"`{line.detail.replace('`', chr(39))}`" if line.detail else ""
+    detail = f"`{' '.join(line.detail.split()).replace('`', chr(39))}`" if line.detail else ""
     parts = [f"{line.kind} `{line.name}`", detail, place]
     return f'<a id="e{line.number}"></a>{line.number}. {": ".join(part for part in parts if part)}  '
 
@@ -265,4 +265,4 @@ def describe(evidence: Evidence) -> str:
     """Return a piece of evidence in one line, for a terminal."""
     line = line_of(evidence, "")
     parts = [f"{line.kind} {line.name}", line.detail, line.place]
-    return " | ".join(part for part in parts if part)
+    return " | ".join(" ".join(part.split()) for part in parts if part)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bench.facts import FACTS_FILE, Facts, read_facts, write_facts
+from reports.stone.render import render_tables
 from rosetta.__main__ import main
 from rosetta.tables import PUBLISHED
 
@@ -56,3 +57,17 @@ def test_facts_that_are_not_whole_are_refused_in_one_line(capsys, tmp_path):
     )
     assert code == 3
     assert "half.jsonl, line 1" in err
+
+
+def test_explain_tells_all_that_is_known_of_a_framework_in_every_table(capsys):
+    code, out, _ = run(capsys, "explain", "gem", "--json")
+    assert code == 0
+    told = {(fact["table"], fact["row"]) for fact in json.loads(out)}
+    facts = read_facts(PUBLISHED / FACTS_FILE)
+    assert told == {(fact.table, fact.row) for fact in facts.of_framework("gem")}
+    shown = {
+        one.name
+        for one in render_tables(facts)
+        if any(cell.evidence for row in one.rows for cell in row.cells)
+    }
+    assert {table for table, _ in told} == shown
