@@ -15,7 +15,7 @@ from bench.facts import Fact, Facts, Subject, Symbol
 from reports.stone.table import Cell, Row, Table
 
 LARGE_CATALOGUE = 20
-"""From how many ready-made environments on a catalogue counts as large."""
+"""From how many ready-made environments on a catalogue counts as large; what is offered outside of a package does not count."""
 
 _FIVE = re.compile(r"->\s*(?:typing\.)?[Tt]uple\[(?P<parts>.+)\]\s*$")
 
@@ -231,9 +231,9 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "catalogue",
-        f"Do you need a large catalogue, of {LARGE_CATALOGUE} ready-made environments or more?",
+        f"Do you need a large catalogue in the package, of {LARGE_CATALOGUE} ready-made environments or more?",
         "Ready-made environments save work only where they are what you want to train on.",
-        (Reading("overview", "catalogue", _large),),
+        (Reading("ecosystem", "catalogue", _large),),
         (Choice("yes", "Yes", "yes", f"has fewer than {LARGE_CATALOGUE}"), ANY),
         {"yes": f"{LARGE_CATALOGUE} or more", "no": f"fewer than {LARGE_CATALOGUE}"},
     ),

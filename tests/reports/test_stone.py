@@ -156,11 +156,19 @@ def test_the_published_figures_are_what_the_published_runs_give():
         assert files[MEASURED] == published[MEASURED]
 
 
-def test_the_published_facts_fill_every_cell_and_lead_to_files_that_are_there():
+UNMEASURED = {
+    "scaling": "no run is published of most frameworks, and figures of others are about one each",
+    "ecosystem": "not everybody says what is offered outside of the package",
+}
+"""Tables that say of some cells that there is no evidence, and why."""
+
+
+def test_the_published_facts_fill_every_cell_that_can_be_known_and_lead_to_files_that_are_there():
     facts = read_facts(PUBLISHED / FACTS_FILE)
     empty = [
         (table.name, row.name)
         for table in render_tables(facts)
+        if table.name not in UNMEASURED
         for row in table.rows
         for cell in row.cells
         if not cell.evidence

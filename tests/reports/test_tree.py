@@ -100,10 +100,10 @@ def test_where_nothing_fits_the_frameworks_with_the_fewest_conditions_against_th
         ("trainer", said("stages", "trainer", {"level": "covered"}), True),
         ("trainer", said("stages", "trainer", {"level": "in part"}), True),
         ("trainer", said("stages", "trainer", {"level": "left to others"}), False),
-        ("catalogue", said("overview", "catalogue", 20), True),
-        ("catalogue", said("overview", "catalogue", {"count": 19}), False),
-        ("catalogue", said("overview", "catalogue", {"count": None}), None),
-        ("catalogue", said("overview", "catalogue", True), None),
+        ("catalogue", said("ecosystem", "catalogue", 20), True),
+        ("catalogue", said("ecosystem", "catalogue", {"count": 19}), False),
+        ("catalogue", said("ecosystem", "catalogue", {"count": None}), None),
+        ("catalogue", said("ecosystem", "catalogue", True), None),
     ],
 )
 def test_trainers_and_catalogues_are_read_from_what_tables_hold(question, fact, fits):
