@@ -133,13 +133,14 @@ def _server_stack(framework: str, release: str | None) -> Stack:
 async def _serve_alone(
     stack: Stack, environment: str, address: tuple[str, int], drain_s: float, console: Console
 ) -> None:
-    stop = _hear_signals()
     label = f"the {stack.label} server"
     async with start_worker(stack.python, stack.worker, label=label) as worker:
         try:
             serving = await serve_environment(worker, environment, host=address[0], port=address[1])
         except RequestFailed as error:
             raise click.ClickException(error.reason) from error
+        # Not before: until it serves, a signal ends it at once.
+        stop = _hear_signals()
         console.result(
             f"{environment} is served by {stack.label} at {serving.url} (Ctrl-C ends it)",
             {"url": serving.url, "settings": serving.settings},
