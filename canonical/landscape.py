@@ -68,6 +68,20 @@ class Stage(_Said):
         return "in part" if self.without else "covered"
 
 
+class Edit(_Said):
+    """Say what an author writes in the place of what a scaffold leaves open.
+
+    Attributes:
+        file: The file, relative to the folder where the scaffold was made.
+        old: What stands there, once.
+        new: What is written instead.
+    """
+
+    file: str
+    old: str
+    new: str
+
+
 class Beginning(_Said):
     """Say how one begins an environment of one's own.
 
@@ -75,12 +89,18 @@ class Beginning(_Said):
         scaffold: The command that makes one, its first word a program that the release installs; none where there is no such
             command, so that the hand-written environment of this project is copied.
         scaffolder: The symbol behind the command.
-        first_test: A test for pytest, run in the folder that was made, with that folder on the path.
+        edits: What has to be written before the first test can pass.
+        path: What is put on the path for the test, relative to the folder.
+        first_test: The test: statements that end without an exception.
+        tests: What it tests, in a few words.
     """
 
     scaffold: tuple[str, ...] = ()
     scaffolder: str = ""
+    edits: tuple[Edit, ...] = ()
+    path: str = "."
     first_test: str
+    tests: str
 
     @model_validator(mode="after")
     def _named(self) -> Self:

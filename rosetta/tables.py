@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from bench.facts import FACTS_FILE, Change, Fact, Facts, compare, read_facts
-from bench.stacks import ROOT, adapter_names, find_stack
+from bench.stacks import ROOT, adapter_names, all_stacks, find_stack
 from bench.stone.gather import gather
 from bench.stone.places import NoSuchPlace
 from bench.stone.subject import UnresolvedSymbols
@@ -80,7 +80,8 @@ def tables(
 
 def _gathered(console: Console, *, build: bool, install: bool) -> Facts:
     stacks = [find_stack(name) for name in adapter_names()]
-    make_ready(stacks, console, build=build)
+    # Claims are tried on older releases, too.
+    make_ready(all_stacks(), console, build=build)
     with console.progress() as show:
         try:
             return asyncio.run(gather(stacks, show, install=install))

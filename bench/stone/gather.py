@@ -12,11 +12,12 @@ from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
 from bench.stone import bad_input, handwritten, pieces, rewards, tasks, tools, troubles, words
+from bench.stone.beginning import gather_beginning
 from bench.stone.claims import gather_claims
+from bench.stone.ecosystem import gather_ecosystem
 from bench.stone.local import gather_local
 from bench.stone.runs import PUBLISHED
 from bench.stone.scaling import gather_scaling
-from bench.stone.runs import PUBLISHED
 from bench.stone.sharing import gather_sharing
 from bench.stone.stages import gather_stages
 from bench.stone.subject import take_in_hand
@@ -55,7 +56,8 @@ async def gather(
     if install:
         for number, stack in enumerate(stacks):
             on_progress(Progress("installing", number, len(stacks), stack.label))
-            found += await asyncio.to_thread(gather_local, stack)
+            for table in (gather_local, gather_beginning, gather_ecosystem):
+                found += await asyncio.to_thread(table, stack)
         on_progress(Progress("installing", len(stacks), len(stacks), "which of them fit together"))
         found += await asyncio.to_thread(gather_sharing, stacks)
     for number, stack in enumerate(stacks):

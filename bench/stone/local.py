@@ -153,16 +153,15 @@ def _import_seconds(stack: Stack) -> tuple[list[float], list[str]]:
 
 def _modules(stack: Stack) -> set[str]:
     used = {name.rpartition(".")[0] for name in used_names(BASELINES / stack.adapter / FILE)}
-    provided = _provided(stack)
-    return {module for module in used if module.partition(".")[0] in provided}
+    own = {file.parts[0].removesuffix(".py") for file in provided(stack) if file.suffix == ".py"}
+    return {module for module in used if module.partition(".")[0] in own}
 
 
-def _provided(stack: Stack) -> set[str]:
-    """Top-level modules of the framework's own distribution in its stack."""
+def provided(stack: Stack) -> list[Path]:
+    """Return the files of the framework's own distribution in its stack, relative to where packages are installed."""
     (site,) = stack.folder.glob("lib/python*/site-packages")
-    return {
-        file.parts[0].removesuffix(".py")
+    return [
+        Path(file)
         for one in distributions(name=stack.release.package, path=[str(site)])
         for file in one.files or ()
-        if file.suffix == ".py"
-    }
+    ]

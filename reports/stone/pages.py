@@ -42,6 +42,8 @@ class ShownCell:
     value: str
     kind: str
     evidence: tuple[Line, ...]
+    more: str = ""
+    """Where the table lies that tells more, from the page; empty where this is the one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class Pages:
 
     def cell(self, cell: Cell, up: str) -> ShownCell:
         """Return a cell for a page."""
-        return ShownCell(cell.value, cell.kind, self.lines(cell.evidence, up))
+        more = next((f"{up}{page_of(table)}" for table in self.tables if table.name == cell.table), "")
+        return ShownCell(cell.value, cell.kind, self.lines(cell.evidence, up), more)
 
     def lines(self, evidence: Sequence[Evidence], up: str) -> tuple[Line, ...]:
         """Return evidence for a page, with links from it."""

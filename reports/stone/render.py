@@ -7,9 +7,12 @@ from collections.abc import Callable
 from bench.facts import FACTS_FILE, Facts
 from reports.stone import (
     bad_input,
+    beginning,
     claims,
     code,
+    ecosystem,
     local,
+    overview,
     pieces,
     reward,
     scaling,
@@ -25,6 +28,7 @@ from reports.stone.table import Table
 from reports.stone.writers import contents, csv_text, json_text, markdown_page
 
 TABLES: tuple[Callable[[Facts], Table], ...] = (
+    overview.render,
     words.render,
     code.render,
     pieces.render,
@@ -36,7 +40,9 @@ TABLES: tuple[Callable[[Facts], Table], ...] = (
     bad_input.render,
     troubles.render,
     stages.render,
+    beginning.render,
     scaling.render,
+    ecosystem.render,
     claims.render,
 )
 """One renderer per table, in the order of a reader."""

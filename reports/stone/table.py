@@ -19,11 +19,13 @@ class Cell:
         value: What a person reads.
         kind: How it came about; empty where there is no fact.
         evidence: What shows it; none where there is no fact.
+        table: Name of the table that tells more; empty where this is the one.
     """
 
     value: str = NO_EVIDENCE
     kind: str = ""
     evidence: tuple[Evidence, ...] = ()
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)

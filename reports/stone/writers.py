@@ -191,7 +191,8 @@ def _markdown_cell(cell: Numbered, table: Table) -> str:
         else "<br>".join(_escaped(line) for line in value.splitlines())
     )
     links = " ".join(f"[{line.number}](#e{line.number})" for line in cell.lines)
-    return f"{text} <sup>{links}</sup>" if links else f"*{text}*"
+    more = f" [{cell.cell.table}]({cell.cell.table}.md)" if cell.cell.table else ""
+    return f"{text}{more} <sup>{links}</sup>" if links else f"*{text}*"
 
 
 def _escaped(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from bench.client import start_worker
 from bench.facts import FACTS_FILE, Facts, compare, read_facts
-from bench.stacks import ROOT, adapter_names, build_stack, find_stack
+from bench.stacks import ROOT, adapter_names, build_stack, find_stack, releases_of
 from bench.stone.gather import gather
 from bench.stone.subject import UnresolvedSymbols, resolve
 
@@ -18,7 +18,8 @@ PUBLISHED = ROOT / "reports" / "published" / "rosetta" / FACTS_FILE
 @pytest.mark.parametrize("name", adapter_names())
 def test_the_stack_says_what_is_published(name):
     stack = find_stack(name)
-    build_stack(stack)
+    for release in releases_of(name):
+        build_stack(release)
     found = asyncio.run(gather([stack], install=False))
     published = read_facts(PUBLISHED)
     tables = {fact.table for fact in found.facts}

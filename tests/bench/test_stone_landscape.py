@@ -1,0 +1,154 @@
+"""Stages, first steps, published figures and makers: what is said leads to what shows it, and is refused when it does not."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import date
+
+import pytest
+from pydantic import ValidationError
+
+from bench.facts import Probe, Record, Source
+from bench.records import Ceiling
+from bench.stacks import ROOT, find_stack
+from bench.stone import scaling, stages
+from bench.stone.asking import Release
+from bench.stone.beginning import fill
+from bench.stone.ecosystem import Releases
+from bench.stone.places import NoSuchPlace
+from bench.stone.runs import measurements, published_runs
+from bench.stone.subject import UnresolvedSymbols
+from bench.worker.inspection import inspect_name
+from canonical.landscape import (
+    LANDSCAPE_FILE,
+    Edit,
+    Landscape,
+    LandscapeError,
+    Stage,
+    StageName,
+    read_landscape,
+)
+
+ADAPTERS = sorted(path.parent for path in (ROOT / "adapters").glob("*/adapter.toml"))
+STACK = find_stack(ADAPTERS[0].name)
+
+each = pytest.mark.parametrize("folder", ADAPTERS, ids=lambda folder: folder.name)
+
+
+@each
+def test_every_stage_is_there_and_the_ecosystem_and_the_first_test(folder):
+    said = read_landscape(folder)
+    assert set(said.stages) == set(StageName)
+    assert said.ecosystem is not None
+    assert said.beginning is not None
+    compile(said.beginning.first_test, "first_test", "exec")
+    compile(said.ecosystem.catalogue.run, "catalogue", "exec")
+
+
+def test_a_stage_is_as_covered_as_what_shows_it():
+    assert Stage(how="so", symbols=("a:b",)).level == "covered"
+    assert Stage(how="so", symbols=("a:b",), lacks="no c", without="c").level == "in part"
+    assert Stage(how="so", lacks="no c", without="c").level == "left to others"
+    for wrong in ({}, {"symbols": ("a:b",), "lacks": "no c"}, {"symbols": ("a:b",), "without": "c"}):
+        with pytest.raises(ValidationError):
+            Stage(how="so", **wrong)
+
+
+def test_a_malformed_file_is_named_with_the_key(tmp_path):
+    assert read_landscape(tmp_path) == Landscape()
+    (tmp_path / LANDSCAPE_FILE).write_text("[stages.nothing]\nhow = 1\n", encoding="ascii")
+    with pytest.raises(LandscapeError, match=r"landscape\.toml: stages\.nothing"):
+        read_landscape(tmp_path)
+    (tmp_path / LANDSCAPE_FILE).write_text("[", encoding="ascii")
+    with pytest.raises(LandscapeError, match=r"landscape\.toml"):
+        read_landscape(tmp_path)
+
+
+def staged(tmp_path, monkeypatch, text, found):
+    (tmp_path / LANDSCAPE_FILE).write_text(text, encoding="ascii")
+    monkeypatch.setattr(type(STACK), "features_file", property(lambda _: tmp_path / "features.json"))
+
+    def ask(stack, names, **_):
+        return Release(stack, {}, {name: inspect_name(name) for name in names}, {}, {"Trainer$": found})
+
+    monkeypatch.setattr(stages, "ask", ask)
+    return stages.gather_stages(STACK)
+
+
+LACKS = 'how = "others do"\nlacks = "no trainer"\nwithout = "Trainer$"\n'
+
+
+def test_what_a_package_lacks_is_searched_for_and_refused_when_it_is_there(tmp_path, monkeypatch):
+    (fact,) = staged(tmp_path, monkeypatch, f"[stages.trainer]\n{LACKS}", [])
+    assert fact.value == "left to others: others do; no trainer"
+    assert isinstance(fact.evidence[0], Probe)
+    with pytest.raises(NoSuchPlace, match=r"Trainer.*no trainer"):
+        staged(tmp_path, monkeypatch, f"[stages.trainer]\n{LACKS}", ["x.py:3 BigTrainer"])
+
+
+def test_a_symbol_of_a_stage_that_is_not_there_is_refused(tmp_path, monkeypatch):
+    text = '[stages.tasks]\nhow = "so"\nsymbols = ["json:dumps", "json:no_such_name"]\n'
+    with pytest.raises(UnresolvedSymbols, match="no_such_name"):
+        staged(tmp_path, monkeypatch, text, [])
+    (fact,) = staged(tmp_path, monkeypatch, text.replace(', "json:no_such_name"', ""), [])
+    assert fact.value == "covered: so"
+
+
+def test_a_gap_is_filled_only_where_it_stands_exactly_once(tmp_path):
+    (tmp_path / "a.py").write_text("x = ...\ny = ...\n", encoding="ascii")
+    fill(tmp_path, Edit(file="a.py", old="x = ...\n", new="x = 1\n"))
+    assert (tmp_path / "a.py").read_text(encoding="ascii") == "x = 1\ny = ...\n"
+    for file, old in (("a.py", "z"), ("a.py", " = "), ("b.py", "x")):
+        with pytest.raises(NoSuchPlace, match=file):
+            fill(tmp_path, Edit(file=file, old=old, new=""))
+
+
+def test_the_rate_of_releases_counts_until_today():
+    releases = Releases(("3", "2", "1"), date(2024, 1, 1), date(2024, 2, 1))
+    assert releases.per_year(date(2025, 12, 31)) == pytest.approx(1.5, abs=0.01)
+    assert releases.per_year(date(2024, 1, 1)) is None
+
+
+def published_stacks():
+    return [stack for folder in ADAPTERS if published_runs((stack := find_stack(folder.name)).adapter)]
+
+
+def test_what_was_measured_is_read_from_the_records_and_nothing_else():
+    (stack, *_) = published_stacks()
+    facts = {fact.row: fact for fact in scaling.gather_scaling(stack)}
+    (run, *_) = published_runs(stack.adapter)
+    (ceiling,) = [one for one in run.of(Ceiling) if one.criterion == "slo" and one.subject == "compiled"]
+    assert f"{ceiling.lower:,} sessions" in facts["ceiling"].value
+    assert facts["ceiling"].evidence[0] == Record(run=run.folder.name, record="ceiling slo")
+    assert measurements(run)["ceiling slo per core"].value == ceiling.lower / (run.header.machine.cores or 1)
+
+
+def test_without_a_published_run_there_is_no_fact_of_a_ceiling(monkeypatch):
+    monkeypatch.setattr(scaling, "published_runs", lambda _: [])
+    rows = {fact.row for fact in scaling.gather_scaling(STACK)}
+    assert {"model", "isolation"} <= rows
+    assert not rows & set(scaling.ROWS)
+
+
+def test_a_published_figure_compares_only_where_every_condition_is_the_same(tmp_path, monkeypatch):
+    (stack, *_) = published_stacks()
+    (run, *_) = published_runs(stack.adapter)
+    same = scaling.conditions_of(run)
+    kept = (stack.features_file.parent / "adapter.toml").read_text(encoding="utf-8")
+    (tmp_path / "features.json").write_bytes(stack.features_file.read_bytes())
+    (tmp_path / "adapter.toml").write_text(kept, encoding="utf-8")
+    monkeypatch.setattr(type(STACK), "features_file", property(lambda _: tmp_path / "features.json"))
+
+    def told(conditions):
+        written = ", ".join(f'"{name}" = "{value}"' for name, value in conditions.items())
+        text = f'[[published]]\nsays = "many"\nsource = "a page"\ndated = 2026-01-02\nconditions = {{ {written} }}\n'
+        assert tomllib.loads(text)
+        (tmp_path / LANDSCAPE_FILE).write_text(text, encoding="utf-8")
+        (fact,) = [one for one in scaling.gather_scaling(stack) if one.row.startswith("published")]
+        assert fact.evidence[0] == Source(title="a page", date=date(2026, 1, 2))
+        return fact
+
+    assert told(same).data["compares"] is True
+    other = told({**same, "cores": "4096"})
+    assert other.data["compares"] is False
+    assert f"cores: 4096 there, {same['cores']} here" in other.value
