@@ -88,4 +88,5 @@ def test_a_published_gauntlet_is_what_its_file_says_and_was_withstood(folder: Pa
     assert [verdict for verdict in gauntlet["verdicts"] if not verdict["held"]] == []
     assert gauntlet["commit"] is not None
     assert gauntlet["dirty"] is False
-    assert load_environment(gauntlet["environment"].partition(" ")[0]).version
+    name, _, version = gauntlet["environment"].partition(" ")
+    assert load_environment(name).version == version
