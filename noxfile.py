@@ -136,6 +136,12 @@ def site(session: nox.Session) -> None:
     session.run("python", "-P", "-m", "pytest", "tests/browser", *session.posargs)
 
 
+@nox.session(venv_backend="none", default=False, requires=["harness"])
+def versions(session: nox.Session) -> None:
+    """Play every supported release of every framework, older ones too, and say which release broke what."""
+    _rosetta(session, "versions", *session.posargs)
+
+
 @nox.session(name="bench-sandbox", venv_backend="none", default=False, requires=["harness"])
 def bench_sandbox(session: nox.Session) -> None:
     """Measure sandboxes: start, calls, memory, how many live at once, throughput, and what is left behind."""
@@ -148,7 +154,8 @@ def faults(session: nox.Session) -> None:
     _install(session, "test")
     for name, facts in ADAPTERS.items():
         session.run("rosetta", "stack", "build", name, "--all", "--quiet")
-        for label in (f"{release['package']}-{release['version']}" for release in facts["releases"]):
+        everyday = [release for release in facts["releases"] if not release.get("older")]
+        for label in (f"{release['package']}-{release['version']}" for release in everyday):
             python, pins = f".stacks/{label}/bin/python", f"adapters/{name}/constraints/{label}.txt"
             session.run(
                 "uv", "pip", "install", "--quiet", "--python", python, "pytest", "hypothesis", "-c", pins
@@ -192,6 +199,20 @@ def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
 
     for release in facts["releases"]:
         label = f"{release['package']}-{release['version']}"
+
+        @nox.session(
+            name=f"versions-{label}",
+            venv_backend="none",
+            default=False,
+            requires=["harness"],
+            tags=["versions"],
+        )
+        def cell(session: nox.Session, label: str = label) -> None:
+            _rosetta(session, "versions", "--release", label, *session.posargs)
+
+        cell.__doc__ = f"Play {label}, one cell of the matrix of versions."
+        if release.get("older"):
+            continue
         tags = [f"stack-{slug}", "stacks"]
 
         @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=tags)

@@ -31,6 +31,21 @@ class UnknownStackError(StackError):
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """Say what is installed in the stack of a release that nobody supports yet.
+
+    Attributes:
+        name: What its stack is called.
+        constraints: The file that pins everything.
+        requirements: What is installed in place of an extra of this project, whose bounds are for what is supported.
+    """
+
+    name: str
+    constraints: Path
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """Name one release of one framework, and where its virtual environment lies.
 
@@ -39,12 +54,14 @@ class Stack:
         facts: What its `adapter.toml` says.
         release: The release.
         target: What environments become, one of the release's targets; empty for the default.
+        candidate: What is tried before it is supported; None for a supported release.
     """
 
     adapter: str
     facts: AdapterFacts
     release: Release
     target: str = ""
+    candidate: Candidate | None = None
 
     @property
     def label(self) -> str:
@@ -69,7 +86,7 @@ class Stack:
     @property
     def folder(self) -> Path:
         """Where the virtual environment lies."""
-        return STACKS / self.release.label
+        return STACKS / (self.candidate.name if self.candidate else self.release.label)
 
     @property
     def python(self) -> Path:
@@ -79,6 +96,8 @@ class Stack:
     @property
     def constraints(self) -> Path:
         """The file that pins every distribution of the stack."""
+        if self.candidate:
+            return self.candidate.constraints
         return adapters_folder() / self.adapter / "constraints" / f"{self.release.label}.txt"
 
     @property
@@ -91,7 +110,7 @@ class Stack:
         """The hash of everything that decides what is installed."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         # What environments become there changes nothing of what is installed.
-        digest = hashlib.sha256(self.release.model_dump_json(exclude={"targets"}).encode())
+        digest = hashlib.sha256(self.release.model_dump_json(exclude={"targets", "older"}).encode())
         digest.update(
             json.dumps([project["dependencies"], self.facts.extras, project.get("scripts")]).encode()
         )
@@ -108,7 +127,7 @@ class Stack:
 
     def works(self) -> bool:
         """Whether the stack's interpreter really runs."""
-        return _version_of(self.python) == self.release.python
+        return _is(self.python, self.release.python)
 
     def build_command(self) -> str:
         """Return the command that builds this stack, for messages."""
@@ -155,25 +174,34 @@ def find_stack(adapter: str, release: str | None = None) -> Stack:
     return Stack(name, facts, chosen, target)
 
 
-def all_stacks() -> list[Stack]:
-    """Return the stacks of every release of every adapter."""
+def all_stacks(*, older: bool = False) -> list[Stack]:
+    """Return the stacks of every release of every adapter.
+
+    Args:
+        older: Whether those are among them that only the matrix of versions plays.
+    """
     return [
         Stack(name, facts, release)
         for name in adapter_names()
         for facts in [AdapterFacts.read(adapters_folder() / name / "adapter.toml")]
         for release in facts.releases
+        if older or not release.older
     ]
 
 
-def releases_of(framework: str) -> list[Stack]:
+def releases_of(framework: str, *, older: bool = False) -> list[Stack]:
     """Return the stacks of every release of a framework; with a target, as in `verifiers:taskset`, of those that have it.
+
+    Args:
+        framework: Folder name of the adapter, perhaps with a target.
+        older: Whether those are among them that only the matrix of versions plays.
 
     Raises:
         UnknownStackError: There is no such framework, or none of its releases has the target.
     """
     name, _, target = framework.partition(":")
     adapter = find_stack(name).adapter
-    stacks = [one for one in all_stacks() if one.adapter == adapter]
+    stacks = [one for one in all_stacks(older=older) if one.adapter == adapter]
     if not target:
         return stacks
     chosen = [replace(one, target=target) for one in stacks if target in one.release.targets]
@@ -183,22 +211,29 @@ def releases_of(framework: str) -> list[Stack]:
 
 
 def find_python(version: str) -> Path | None:
-    """Return an interpreter of a minor version such as `3.12`, or None.
+    """Return an interpreter of a version such as `3.12` or `3.13.14`, or None.
 
     The running interpreter, PATH, and the versions folder of pyenv are searched; behind pyenv's shims a name on PATH
     may lead nowhere, so every candidate is run once.
     """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    minor = ".".join(version.split(".")[:2])
     candidates = [
-        *([Path(sys.executable)] if version == f"{sys.version_info[0]}.{sys.version_info[1]}" else []),
-        *([Path(found)] if (found := shutil.which(f"python{version}")) else []),
-        *sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True),
+        *([Path(sys.executable)] if minor == f"{sys.version_info[0]}.{sys.version_info[1]}" else []),
+        *([Path(found)] if (found := shutil.which(f"python{minor}")) else []),
+        *sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True),
     ]
-    return next((path for path in candidates if _version_of(path) == version), None)
+    return next((path for path in candidates if _is(path, version)), None)
+
+
+def _is(python: Path, version: str) -> bool:
+    """Whether an interpreter runs, and is of a version: of that patch, where the version names one."""
+    found = _version_of(python)
+    return found is not None and found.split(".")[: version.count(".") + 1] == version.split(".")
 
 
 def _version_of(python: Path) -> str | None:
-    script = "import sys; print('%d.%d' % sys.version_info[:2])"
+    script = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
     try:
         done = subprocess.run(
             [str(python), "-c", script], capture_output=True, text=True, timeout=30, check=False
@@ -208,8 +243,15 @@ def _version_of(python: Path) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: None) -> None:
+def build_stack(
+    stack: Stack, *, imports: bool = True, on_progress: Callable[[str], None] = lambda _: None
+) -> None:
     """Build a stack's virtual environment with uv, unless it is ready.
+
+    Args:
+        stack: The stack.
+        imports: Whether the adapter must be importable there, which it need not be in a release that nobody supports.
+        on_progress: Told what is going on.
 
     Raises:
         StackError: Something is missing or the installation failed; the text says what, and what to do.
@@ -247,13 +289,15 @@ def build_stack(stack: Stack, *, on_progress: Callable[[str], None] = lambda _: 
         _run(
             [
                 uv, "pip", "install", "--quiet", "--python", str(stack.python),
-                "--constraint", str(stack.constraints), "--editable", f"{ROOT}[{stack.release.extra}]",
+                "--constraint", str(stack.constraints), "--editable",
+                *([ROOT, *stack.candidate.requirements] if stack.candidate else [f"{ROOT}[{stack.release.extra}]"]),
             ],
             stack,
         )  # fmt: skip
         # The first import compiles what it loads; better here than in the first thing that is measured.
-        on_progress(f"importing {stack.label} for the first time")
-        _run([str(stack.python), "-P", "-c", f"import adapters.{stack.adapter}.adapter"], stack)
+        if imports:
+            on_progress(f"importing {stack.label} for the first time")
+            _run([str(stack.python), "-P", "-c", f"import adapters.{stack.adapter}.adapter"], stack)
         stamp = {"inputs_sha256": stack.inputs_sha256, "python": stack.release.python}
         (stack.folder / _STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
@@ -273,7 +317,7 @@ def builder_of(stack: Stack) -> str | None:
 
 
 def _lock_file(stack: Stack) -> Path:
-    return STACKS / f"{stack.release.label}.lock"
+    return stack.folder.with_name(f"{stack.folder.name}.lock")
 
 
 def require_stack(stack: Stack) -> None:
@@ -299,7 +343,7 @@ def find_uv() -> str | None:
     return str(beside) if beside.exists() else shutil.which("uv")
 
 
-def _run(command: list[str], stack: Stack) -> None:
+def _run(command: list[str | Path], stack: Stack) -> None:
     skipped = {"VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
     environment = {key: value for key, value in os.environ.items() if key not in skipped}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -10,7 +10,18 @@ import click
 from bench.stacks import UnknownStackError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.task import UnknownTaskError
-from rosetta import author, capacity, endurance, frameworks, gauntlet, parity, sandboxes, serving, tables
+from rosetta import (
+    author,
+    capacity,
+    endurance,
+    frameworks,
+    gauntlet,
+    parity,
+    sandboxes,
+    serving,
+    tables,
+    versions,
+)
 from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console, print_anything
 
 OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
@@ -46,6 +57,7 @@ for command in (
     *sandboxes.COMMANDS,
     *gauntlet.COMMANDS,
     *tables.COMMANDS,
+    *versions.COMMANDS,
 ):
     cli.add_command(command)
 

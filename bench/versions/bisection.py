@@ -1,0 +1,178 @@
+"""Bisection: find the release that changed something, by trying as few as possible."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from bench.stacks import Stack, StackError, build_stack
+from bench.versions.candidates import UnresolvedError, candidate_stack
+from bench.versions.cells import Cell
+from bench.versions.play import play_cell
+
+
+class BisectionError(ValueError):
+    """Report ends between which nothing can be searched, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Hold what one release was seen to be.
+
+    Attributes:
+        version: The release.
+        state: What the piece is in it, in words.
+    """
+
+    version: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Hold where a piece changed.
+
+    Attributes:
+        last: The last release that is as the good one.
+        first: The first that is not.
+        trials: Every release that was tried, in the order of the trials.
+    """
+
+    last: Trial
+    first: Trial
+    trials: tuple[Trial, ...]
+
+
+async def bisect(
+    versions: Sequence[str],
+    state: Callable[[str], Awaitable[str]],
+    on_trial: Callable[[Trial], None] = lambda _trial: None,
+) -> Turn:
+    """Find the first release whose state is not that of the first of all.
+
+    Between two neighbours that are tried the state is taken to change once. A release that changed something and was
+    changed back is not found.
+
+    Args:
+        versions: The releases from the good to the bad one, in their order.
+        state: Says what the piece is in a release.
+        on_trial: Called with every release as it was tried.
+
+    Raises:
+        BisectionError: The ends do not differ, or are one.
+    """
+    if len(versions) < 2:
+        raise BisectionError("the good and the bad release are the same")
+    trials: list[Trial] = []
+
+    async def trial(version: str) -> Trial:
+        one = Trial(version, await state(version))
+        trials.append(one)
+        on_trial(one)
+        return one
+
+    good, bad = await trial(versions[0]), await trial(versions[-1])
+    if good.state == bad.state:
+        raise BisectionError(f"{good.version} and {bad.version} do not differ: {good.state}")
+    low, high = 0, len(versions) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = await trial(versions[middle])
+        if tried.state == good.state:
+            low, good = middle, tried
+        else:
+            high, bad = middle, tried
+    return Turn(good, bad, tuple(trials))
+
+
+def between(versions: Sequence[Version], good: str, bad: str) -> list[str]:
+    """Return the releases from the good to the bad one, both among them; backwards when the bad one is older.
+
+    Raises:
+        BisectionError: One of them is no release; the text lists those that there are.
+    """
+    known = [str(one) for one in versions]
+    for wanted in (good, bad):
+        if str(Version(wanted)) not in known:
+            raise BisectionError(f"there is no release {wanted}; there are {', '.join(known)}")
+    first, last = known.index(str(Version(good))), known.index(str(Version(bad)))
+    return known[first : last + 1] if first <= last else known[last : first + 1][::-1]
+
+
+def state_of_symbol(package: str, symbol: str, folder: Path) -> Callable[[str], Awaitable[str]]:
+    """Return what says what a name is in a release of a package: its signature, its kind, or that it is not there."""
+
+    async def state(version: str) -> str:
+        try:
+            stack = candidate_stack(f"{package}=={version}", folder)
+            await asyncio.to_thread(build_stack, stack, imports=False)
+        except StackError as error:
+            return f"not installable: {_last_line(error)}"
+        return await asyncio.to_thread(_inspect, stack, symbol)
+
+    return state
+
+
+def _inspect(stack: Stack, symbol: str) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        answers = Path(scratch) / "answers.json"
+        questions = {
+            "package": stack.release.package,
+            "names": [symbol],
+            "expressions": [],
+            "definitions": [],
+        }
+        done = subprocess.run(
+            [str(stack.python), "-P", "-m", "bench.worker.answers", str(answers)],
+            input=json.dumps(questions), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise StackError(f"{stack.label} does not answer: {done.stderr.strip()[-500:]}")
+        (found,) = json.loads(answers.read_text(encoding="utf-8"))["symbols"]
+    return "not there" if found["missing"] else found["signature"] or found["what"]
+
+
+def state_of_promise(
+    package: str, promise: str, folder: Path, *, environment: str, episodes: int, seed: int
+) -> Callable[[str], Awaitable[str]]:
+    """Return what says whether a release keeps a promise of the suite.
+
+    Args:
+        package: The distribution.
+        promise: A text that the promise has in it, or `feature:<name>`; everything when empty.
+        folder: Where pins are kept.
+        environment: What is played.
+        episodes: At least how many episodes each release plays.
+        seed: Seed of the fuzzer.
+    """
+
+    async def state(version: str) -> str:
+        try:
+            stack = candidate_stack(f"{package}=={version}", folder)
+        except UnresolvedError as error:
+            return f"not installable: {_last_line(error)}"
+        cell = await play_cell(stack.per_target()[0], environment=environment, episodes=episodes, seed=seed)
+        return _kept(cell, promise)
+
+    return state
+
+
+def _kept(cell: Cell, promise: str) -> str:
+    if cell.reason:
+        return f"{cell.outcome}: {_last_line(cell.reason)}"
+    kind, _, name = promise.partition(":")
+    if kind == "feature" and name:
+        return cell.features.get(name, "not as declared")
+    broken = [one for one in cell.findings if promise in one.promise]
+    return f"broken: {broken[0].promise}" if broken else "kept"
+
+
+def _last_line(said: object) -> str:
+    return str(said).strip().splitlines()[-1].strip()

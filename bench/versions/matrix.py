@@ -1,0 +1,84 @@
+"""The matrix of versions as one file: every cell of a run, with where and when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
+
+from packaging.version import Version
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from bench.versions.cells import Cell
+from bench.versions.symbols import SymbolChange, changes
+
+MATRIX_FILE = "versions.json"
+
+
+class MatrixError(ValueError):
+    """Report a file that holds no matrix of versions: the file, the place in it, the reason."""
+
+
+class Matrix(BaseModel):
+    """Hold the cells of one run.
+
+    Attributes:
+        environment: What was played.
+        episodes: At least how many episodes each release was to play in it.
+        seed: Seed of the fuzzer.
+        written: When the last cell was done.
+        commit: The commit that wrote it; None outside of a checkout.
+        dirty: Whether there were changes that are not committed.
+        cells: One for each release, by framework and then by version.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    environment: str
+    episodes: int = Field(ge=1)
+    seed: int
+    written: AwareDatetime
+    commit: str | None = None
+    dirty: bool | None = None
+    cells: tuple[Cell, ...] = Field(min_length=1)
+
+    def to_text(self) -> str:
+        """Return the file."""
+        return self.model_dump_json(indent=1) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Matrix:
+        """Read a file.
+
+        Raises:
+            MatrixError: It is missing or malformed.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise MatrixError(f"{path}: {error.strerror}") from error
+        except ValidationError as error:
+            detail = error.errors(include_url=False)[0]
+            raise MatrixError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+
+    def by_framework(self) -> Iterator[tuple[str, list[Cell]]]:
+        """Yield each framework's title with its cells, in their order."""
+        for title, cells in groupby(self.cells, key=lambda cell: cell.title):
+            yield title, list(cells)
+
+
+def in_order(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return cells by framework, then by package, then from the oldest release to the newest."""
+    return tuple(sorted(cells, key=lambda one: (one.framework, one.package, Version(one.version), one.stack)))
+
+
+def drifts(cells: Sequence[Cell]) -> list[tuple[Cell, Cell, list[SymbolChange]]]:
+    """Return, for neighbouring releases of one package that could be looked into, what happened to the symbols in use."""
+    found = []
+    for _, mine in groupby(cells, key=lambda cell: cell.package):
+        # Symbols are those of an installation; what environments become there changes none.
+        looked_into = list({one.version: one for one in mine if one.symbols}.values())
+        found += [
+            (before, after, changes(before.symbols, after.symbols)) for before, after in pairwise(looked_into)
+        ]
+    return found

@@ -1,0 +1,214 @@
+"""The matrix of versions as a report: a pure function of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.versions.cells import Cell, Outcome
+from bench.versions.matrix import Matrix, drifts
+from bench.versions.symbols import SymbolChange
+from reports import notation
+from reports.document import (
+    Banner,
+    Block,
+    Bullets,
+    Code,
+    Column,
+    Entry,
+    Report,
+    Section,
+    SummaryLine,
+    Table,
+    Tone,
+    Verbatim,
+    paragraph,
+)
+
+_TONES: dict[Outcome, Tone] = {
+    Outcome.PASSES: "good",
+    Outcome.FAILS: "bad",
+    Outcome.KNOWN: "muted",
+    Outcome.NOT_INSTALLABLE: "muted",
+    Outcome.NO_INTERPRETER: "muted",
+}
+_LONGEST = 160
+
+
+def matrix_report(matrix: Matrix) -> Report:
+    """Build the report of a matrix."""
+    sections = [_legend(matrix)]
+    for title, cells in matrix.by_framework():
+        sections.append(_framework(title, cells))
+    return Report(
+        title=f"Versions: {matrix.environment}",
+        subtitle=f"{notation.plural(len(matrix.cells), 'cell')}, written {matrix.written:%Y-%m-%d %H:%M} UTC",
+        banners=_banners(matrix),
+        summary=tuple(_summary(matrix)),
+        sections=tuple(sections),
+    )
+
+
+def matrix_text(matrix: Matrix) -> str:
+    """Return the matrix as plain text for a terminal."""
+    rows = [(cell.stack, f"Python {cell.python}", str(cell.outcome), _said(cell)) for cell in matrix.cells]
+    widths = [max(len(row[index]) for row in rows) for index in range(3)]
+    lines = []
+    for row in rows:
+        head = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False))
+        lines.append(f"{head}  {row[3]}".rstrip())
+    for cell in matrix.cells:
+        if cell.outcome is Outcome.FAILS:
+            lines += ["", f"{cell.stack}:", *(one.difference for one in cell.findings)]
+    return "\n".join(lines)
+
+
+def _banners(matrix: Matrix) -> tuple[Banner, ...]:
+    failing = [cell for cell in matrix.cells if cell.outcome is Outcome.FAILS]
+    if not failing:
+        return ()
+    points = tuple(f"{cell.stack}: {_said(cell)}" for cell in failing)
+    return (Banner("alarm", "Some releases do not show what the reference shows", "", points),)
+
+
+def _summary(matrix: Matrix) -> list[SummaryLine]:
+    lines = []
+    for title, cells in matrix.by_framework():
+        counts = {outcome: sum(cell.outcome is outcome for cell in cells) for outcome in Outcome}
+        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        lines.append(SummaryLine(title, told, "bad" if counts[Outcome.FAILS] else "plain"))
+    return lines
+
+
+def _legend(matrix: Matrix) -> Section:
+    commit = "outside of a checkout" if matrix.commit is None else f"at commit {matrix.commit[:12]}"
+    if matrix.dirty:
+        commit += " with changes that are not committed"
+    return Section(
+        "how",
+        "How it was made",
+        (
+            Bullets(
+                (
+                    (
+                        f"Each release was installed in an environment of its own and played at least {matrix.episodes} episodes of ",
+                        Code(matrix.environment),
+                        f", and a quarter as many of the touchstone, through its own server and client (seed {matrix.seed}). Compared is ",
+                        "every observation, reward and ending, as conformance does.",
+                    ),
+                    (
+                        "A release passes when nothing differs and every feature is as declared. Where it fails, the promise and the ",
+                        "first step that differs are named.",
+                    ),
+                    (f"Written {commit}; a cell that was kept from before names its own commit.",),
+                )
+            ),
+        ),
+    )
+
+
+def _framework(title: str, cells: Sequence[Cell]) -> Section:
+    blocks: list[Block] = [
+        Table(
+            f"Releases of {title}",
+            "",
+            (
+                Column("Release"),
+                Column("Python"),
+                Column("Outcome"),
+                Column("Episodes", numeric=True),
+                Column("Steps", numeric=True),
+                Column("Divergent promises", numeric=True),
+                Column("Digest"),
+                Column("Commit"),
+            ),
+            tuple(
+                (
+                    Entry(cell.stack, code=True),
+                    Entry(cell.python),
+                    Entry(str(cell.outcome), tone=_TONES[cell.outcome]),
+                    Entry(notation.count(cell.episodes)),
+                    Entry(notation.count(cell.steps)),
+                    Entry(str(len(cell.findings))),
+                    Entry(cell.digest[:12], code=bool(cell.digest)),
+                    Entry((cell.commit or "")[:12], code=bool(cell.commit)),
+                )
+                for cell in cells
+            ),
+        )
+    ]
+    for cell in cells:
+        if cell.reason:
+            blocks.append(Verbatim(f"{cell.stack}: {cell.outcome}", cell.reason))
+        blocks += [Verbatim(f"{cell.stack}: {one.promise}", one.difference) for one in cell.findings]
+    blocks += _features(cells)
+    blocks += _drifts(cells)
+    return Section(cells[0].framework, title, tuple(blocks))
+
+
+def _features(cells: Sequence[Cell]) -> list[Block]:
+    played = [cell for cell in cells if cell.features]
+    names = dict.fromkeys(name for cell in played for name in cell.features)
+    moved = [name for name in names if len({cell.features.get(name, "") for cell in played}) > 1]
+    if not moved:
+        return []
+    return [
+        Table(
+            "Features that are not alike in all of them",
+            "",
+            (Column("Feature"), *(Column(cell.stack) for cell in played)),
+            tuple(
+                (
+                    Entry(name, code=True),
+                    *(Entry(cell.features.get(name, "not as declared")) for cell in played),
+                )
+                for name in moved
+            ),
+        )
+    ]
+
+
+def _drifts(cells: Sequence[Cell]) -> list[Block]:
+    blocks: list[Block] = []
+    same = []
+    for before, after, found in drifts(cells):
+        if found:
+            blocks.append(_drift(before, after, found))
+        else:
+            same.append(f"{before.version} to {after.version}")
+    if same:
+        blocks.append(
+            paragraph(
+                f"No symbol that this project uses or names appeared, vanished or changed from {', from '.join(same)}."
+            )
+        )
+    return blocks
+
+
+def _drift(before: Cell, after: Cell, found: Sequence[SymbolChange]) -> Table:
+    return Table(
+        f"Symbols from {before.stack} to {after.stack}",
+        f"Of {notation.plural(len(after.symbols), 'symbol')} that this project uses or names.",
+        (Column("Symbol"), Column("What happened"), Column("Before"), Column("After")),
+        tuple(
+            (
+                Entry(one.name, code=True),
+                Entry(str(one.shift)),
+                Entry(_short(one.before), code=bool(one.before)),
+                Entry(_short(one.after), code=bool(one.after)),
+            )
+            for one in found
+        ),
+    )
+
+
+def _said(cell: Cell) -> str:
+    if cell.reason:
+        return _short(cell.reason.strip().splitlines()[-1].strip())
+    if cell.findings:
+        further = len(cell.findings) - 1
+        return _short(cell.findings[0].promise) + (f" (and {further} more)" if further else "")
+    return f"{notation.plural(cell.episodes, 'episode')}, {notation.plural(cell.steps, 'step')}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

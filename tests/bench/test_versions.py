@@ -1,0 +1,285 @@
+"""The matrix of versions: what a cell depends on, what is known to fail, what moved, and which release moved it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from bench.stacks import Stack, StackError, adapters_folder, all_stacks, find_python, find_stack, releases_of
+from bench.versions import play as playing
+from bench.versions.bisection import BisectionError, between, bisect
+from bench.versions.candidates import CandidateError, candidate_stack
+from bench.versions.cells import Cell, CellStore, Finding, Outcome, SymbolState, cell_key
+from bench.versions.known import KnownFailure, KnownFailuresError, judge, known_failures, read_known_failures
+from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, drifts, in_order
+from bench.versions.play import play_cells
+from bench.versions.symbols import Shift, changes, symbols_of
+from reports.page import markdown, page
+from reports.versions import matrix_report, matrix_text
+
+WHEN = datetime(2026, 11, 29, 12, tzinfo=UTC)
+STACK = find_stack("gem")
+
+
+def cell(version: str = "1.0", **further: object) -> Cell:
+    values = {
+        "framework": "gem", "title": "GEM", "stack": f"gem-llm-{version}", "package": "gem-llm", "version": version,
+        "python": "3.11", "environment": "wordle", "key": "k", "outcome": Outcome.PASSES, "episodes": 3, "steps": 9,
+        "digest": "d" * 64, "played": WHEN,
+    }  # fmt: skip
+    return Cell.model_validate({**values, **further})
+
+
+def matrix(*cells: Cell) -> Matrix:
+    return Matrix(
+        environment="wordle", episodes=3, seed=0, written=WHEN, commit="c" * 40, dirty=False, cells=cells
+    )
+
+
+@given(st.integers(2, 200), st.data())
+def test_bisection_names_the_release_that_changed_it_and_tries_few(count: int, data: st.DataObject) -> None:
+    turn = data.draw(st.integers(1, count - 1))
+    versions = [f"1.{number}" for number in range(count)]
+
+    async def state(version: str) -> str:
+        return "old" if int(version.partition(".")[2]) < turn else "new"
+
+    found = asyncio.run(bisect(versions, state))
+    assert (found.last.version, found.first.version) == (versions[turn - 1], versions[turn])
+    assert (found.last.state, found.first.state) == ("old", "new")
+    assert len(found.trials) <= 2 + (count - 1).bit_length()
+    assert len({one.version for one in found.trials}) == len(found.trials)
+
+
+def test_bisection_refuses_ends_that_do_not_differ() -> None:
+    async def state(_version: str) -> str:
+        return "the same"
+
+    with pytest.raises(BisectionError, match=r"1\.0 and 1\.2 do not differ: the same"):
+        asyncio.run(bisect(["1.0", "1.1", "1.2"], state))
+    with pytest.raises(BisectionError, match="are the same"):
+        asyncio.run(bisect(["1.0"], state))
+
+
+def test_releases_between_two_are_in_the_direction_that_was_asked_for() -> None:
+    versions = [Version(one) for one in ("0.9", "0.10", "0.11", "1.0")]
+    assert between(versions, "0.9", "0.11") == ["0.9", "0.10", "0.11"]
+    assert between(versions, "1.0", "0.10") == ["1.0", "0.11", "0.10"]
+    with pytest.raises(BisectionError, match=r"there is no release 0\.8; there are 0\.9, 0\.10, 0\.11, 1\.0"):
+        between(versions, "0.8", "1.0")
+
+
+FINDINGS = (Finding(promise="stepping: rewards are exact", difference="0 and 1"),)
+
+
+def known(promise: str) -> KnownFailure:
+    return KnownFailure(test=f"gem-llm-1.0: {promise}", kind="upstream", reason="it rounds", issue="here")
+
+
+def test_a_known_failure_is_no_finding_and_one_that_passes_is() -> None:
+    assert judge(FINDINGS, []) == (FINDINGS, ())
+    assert judge(FINDINGS, [known("stepping")]) == ((), FINDINGS)
+    (stale,), nothing = judge((), [known("stepping")])
+    assert (stale.promise, nothing) == ("stepping", ())
+    assert "take the entry out" in stale.difference
+    new, _ = judge(FINDINGS, [known("resetting")])
+    assert [one.promise for one in new] == ["stepping: rewards are exact", "resetting"]
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted(path.parent for path in adapters_folder().glob("*/adapter.toml")),
+    ids=lambda one: one.name,
+)
+def test_every_known_failure_is_of_a_supported_release(folder: Path) -> None:
+    labels = {
+        target.label for one in releases_of(folder.name, older=True) for target in [one, *one.per_target()]
+    }
+    assert {one.release for one in read_known_failures(folder / "known_failures.toml")} <= labels
+
+
+def test_a_file_of_known_failures_that_is_malformed_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "known_failures.toml"
+    path.write_text('[[known]]\ntest = "no release"\nkind = "ours"\nreason = "r"\n', encoding="utf-8")
+    with pytest.raises(KnownFailuresError, match=r"known_failures\.toml: known: test"):
+        read_known_failures(path)
+
+
+def test_what_is_known_is_asked_for_by_release() -> None:
+    assert known_failures(STACK) == ()
+
+
+def test_a_cell_is_kept_under_everything_that_decides_it(tmp_path: Path) -> None:
+    store = CellStore(tmp_path / "cells")
+    assert store.read("gem-llm-1.0", "k") is None
+    store.write(cell())
+    assert store.read("gem-llm-1.0", "k") == cell()
+    assert store.read("gem-llm-1.0", "another") is None
+    # What could not be played may be playable the next time, without any change that a key could see.
+    store.write(cell(outcome=Outcome.NO_INTERPRETER, reason="it needs Python 3.99"))
+    assert store.read("gem-llm-1.0", "k") is None
+
+
+def test_a_key_depends_on_release_environment_and_plan_and_on_nothing_else() -> None:
+    def key(stack: Stack = STACK, environment: str = "wordle", episodes: int = 9, seed: int = 0) -> str:
+        return cell_key(stack, environment, episodes=episodes, seed=seed)
+
+    keys = [
+        key(), key(environment="coding_agent"), key(episodes=8), key(seed=1),
+        *(key(one) for one in all_stacks(older=True) if one.label != STACK.label),
+    ]  # fmt: skip
+    assert len(set(keys)) == len(keys)
+    assert key() == keys[0]
+
+
+def test_what_is_kept_is_not_played_again_and_a_release_without_its_interpreter_says_how_to_get_it(
+    tmp_path: Path,
+) -> None:
+    release = STACK.release.model_copy(update={"python": "3.99"})
+    stack, store = replace(STACK, release=release), CellStore(tmp_path)
+
+    def played(*stacks: Stack, fresh: bool = False) -> list[tuple[Cell, bool]]:
+        seen: list[tuple[Cell, bool]] = []
+        asyncio.run(
+            play_cells(
+                stacks, environment="wordle", episodes=1, seed=0, store=store, fresh=fresh,
+                on_cell=lambda one, is_kept: seen.append((one, is_kept)),
+            )
+        )  # fmt: skip
+        return seen
+
+    ((first, is_kept),) = played(stack)
+    assert (first.outcome, is_kept) == (Outcome.NO_INTERPRETER, False)
+    assert "uv python install 3.99" in first.reason
+    store.write(cell(stack=STACK.label, key=cell_key(STACK, "wordle", episodes=1, seed=0)))
+    assert [is_kept for _, is_kept in played(STACK)] == [True]
+
+
+def test_a_release_that_cannot_be_installed_says_what_the_resolver_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_stack: Stack) -> None:
+        raise StackError("two of its requirements do not go together")
+
+    monkeypatch.setattr(playing, "build_stack", refuse)
+    (found,) = asyncio.run(
+        play_cells([STACK], environment="wordle", episodes=1, seed=0, store=CellStore(tmp_path))
+    )
+    assert (found.outcome, found.reason) == (
+        Outcome.NOT_INSTALLABLE, "two of its requirements do not go together",
+    )  # fmt: skip
+    assert found.outcome.good
+
+
+def state(name: str, signature: str | None) -> SymbolState:
+    return SymbolState(name=name, there=signature is not None, what="function", signature=signature or "")
+
+
+def test_symbols_appear_vanish_and_change_from_one_release_to_the_next() -> None:
+    before = (state("m:a", "(x)"), state("m:b", None), state("m:c", "(x)"), state("m:d", "(x)"))
+    after = (
+        state("m:a", "(x)"),
+        state("m:b", "(x)"),
+        state("m:c", None),
+        state("m:d", "(x, y)"),
+        state("m:e", "()"),
+    )
+    assert [(one.name, one.shift, one.before, one.after) for one in changes(before, after)] == [
+        ("m:b", Shift.APPEARED, "", "(x)"),
+        ("m:c", Shift.VANISHED, "(x)", ""),
+        ("m:d", Shift.CHANGED, "(x)", "(x, y)"),
+    ]
+
+
+def test_neighbours_are_compared_by_version_and_never_across_packages() -> None:
+    cells = in_order([
+        cell("0.10", symbols=(state("m:a", "(new)"),)),
+        cell("0.9", symbols=(state("m:a", "(old)"),)),
+        cell("0.8", outcome=Outcome.NOT_INSTALLABLE, reason="no"),
+        cell("0.1", package="other", symbols=(state("m:a", "(other)"),)),
+    ])  # fmt: skip
+    ((before, after, found),) = drifts(cells)
+    assert (before.version, after.version) == ("0.9", "0.10")
+    assert [(one.before, one.after) for one in found] == [("(old)", "(new)")]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.parent.name for path in adapters_folder().glob("*/adapter.toml"))
+)
+def test_names_that_the_adapter_imports_from_its_framework_are_watched(name: str) -> None:
+    stack = find_stack(name)
+    watched = symbols_of(stack)
+    assert set(stack.facts.stone.symbols) <= set(watched)
+    assert len(watched) == len(set(watched)) > 3
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        ("nothing-of-ours==1.0", "is the package of no framework; there are gem-llm, nemo-gym"),
+        ("gem-llm", "names no single release; write gem-llm==<version>"),
+        ("gem-llm>=0.1", "names no single release"),
+        ("gem-llm==", "neither package==version nor the path of a wheel"),
+        ("missing-1.0-py3-none-any.whl", "there is no file missing"),
+    ],
+)
+def test_what_is_no_candidate_is_refused_in_words(tmp_path: Path, candidate: str, words: str) -> None:
+    with pytest.raises(CandidateError, match=words):
+        candidate_stack(candidate, tmp_path)
+
+
+def test_an_interpreter_is_asked_for_by_its_minor_version_or_by_its_patch() -> None:
+    python = find_python("3.11")
+    assert python is not None
+    assert find_python("3.11.99") is None
+    assert find_python("3.99") is None
+
+
+def test_older_releases_are_played_by_the_matrix_alone() -> None:
+    everyday = {one.label for one in all_stacks()}
+    older = {one.label for one in all_stacks(older=True)} - everyday
+    assert {one.release.older for one in all_stacks(older=True) if one.label in older} <= {True}
+    assert not any(one.release.older for one in all_stacks())
+
+
+def test_the_report_names_outcome_promise_and_first_difference() -> None:
+    broken = cell(
+        "0.9", outcome=Outcome.FAILS, symbols=(state("m:a", "(old)"),), features={"snapshot": "absent"},
+        findings=(Finding(promise="stepping: rewards are exact", difference="at step 3: 0.5 and 1"),),
+    )  # fmt: skip
+    missing = cell(
+        "2.0", outcome=Outcome.NO_INTERPRETER, reason="it needs Python 3.99", episodes=0, steps=0, digest=""
+    )
+    whole = matrix(
+        *in_order([missing, cell(symbols=(state("m:a", "(new)"),), features={"snapshot": "native"}), broken])
+    )
+    report = matrix_report(whole)
+    for text in (markdown(report), page(report)):
+        for words in (
+            "stepping: rewards are exact",
+            "at step 3: 0.5 and 1",
+            "it needs Python 3.99",
+            "(old)",
+            "snapshot",
+        ):
+            assert words in text
+    assert matrix_text(whole).splitlines()[0].startswith("gem-llm-0.9  Python 3.11  fails")
+    assert "at step 3: 0.5 and 1" in matrix_text(whole)
+
+
+def test_a_matrix_is_read_as_it_was_written_and_a_broken_file_says_where(tmp_path: Path) -> None:
+    path: Path = tmp_path / MATRIX_FILE
+    path.write_text(matrix(cell()).to_text(), encoding="utf-8")
+    assert Matrix.read(path) == matrix(cell())
+    path.write_text('{"cells": []}', encoding="utf-8")
+    with pytest.raises(MatrixError, match=r"versions\.json: environment: Field required"):
+        Matrix.read(path)
+    with pytest.raises(MatrixError, match="No such file"):
+        Matrix.read(tmp_path / "none.json")
