@@ -67,6 +67,10 @@ class Relay:
         streams = [bytes(stream) for line in self._kept for stream in (line.asked, line.answered)]
         return streams + [joined for stream in streams if (joined := _CHUNK_EDGE.sub(b"", stream)) != stream]
 
+    def conversations(self) -> list[tuple[bytes, bytes]]:
+        """Return what the client asked and what the server answered on each connection so far, as it was sent."""
+        return [(bytes(line.asked), bytes(line.answered)) for line in self._kept]
+
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
         self._talking.add(task)

@@ -87,6 +87,29 @@ class Handwritten(_Said):
     entry: str
 
 
+class LoopOwner(StrEnum):
+    """Name who may own the loop that asks the model, carries out what it wrote, and stops."""
+
+    TRAINER = "trainer"
+    ENVIRONMENT = "environment"
+    HARNESS = "harness"
+
+
+class Loop(_Said):
+    """Say how somebody owns the loop.
+
+    Attributes:
+        how: What it is, in one sentence; of an owner that the framework has no place for, who owns the loop instead.
+        symbols: What the framework has for it; none where it has no place for it.
+        shown_by: What shows it, where it is not the trainer's: `rollout:<path>`, whole rollouts that the framework takes
+            itself, or `test:<file>::<function>`, with the file relative to the checkout.
+    """
+
+    how: str
+    symbols: tuple[str, ...] = ()
+    shown_by: str = Field(default="", pattern=r"^((rollout|test):.+)?$")
+
+
 class Trouble(_Said):
     """Say what costs people time in the framework, and what the adapter does about it.
 
@@ -121,16 +144,19 @@ class Stone(_Said):
         words: Canonical word -> where it is.
         pieces: Piece -> how an author gets it.
         handwritten: What is what in the hand-written environment.
+        loops: Who may own the loop, and how.
         troubles: What costs people time; the names are those of the probes in `troubles.py` of the adapter's folder.
     """
 
     words: dict[str, Word] = {}
     pieces: dict[PieceName, Piece] = {}
     handwritten: Handwritten | None = None
+    loops: dict[LoopOwner, Loop] = {}
     troubles: dict[str, Trouble] = {}
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """Every symbol that is named, each once."""
-        named = [one.symbols for one in self.words.values()] + [one.symbols for one in self.pieces.values()]
+        said = (self.words, self.pieces, self.loops)
+        named = [one.symbols for group in said for one in group.values()]
         return tuple(dict.fromkeys(symbol for symbols in named for symbol in symbols))

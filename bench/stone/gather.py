@@ -11,7 +11,18 @@ from bench.facts import FACTS_FILE, Fact, Facts, read_facts
 from bench.machine import Machine, read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack
-from bench.stone import bad_input, handwritten, pieces, rewards, tasks, tools, troubles, words
+from bench.stone import (
+    bad_input,
+    handwritten,
+    loop,
+    pieces,
+    rewards,
+    tasks,
+    tools,
+    transport,
+    troubles,
+    words,
+)
 from bench.stone.beginning import gather_beginning
 from bench.stone.claims import gather_claims
 from bench.stone.ecosystem import gather_ecosystem
@@ -25,7 +36,15 @@ from bench.stone.subject import take_in_hand
 READ = (words.gather, handwritten.gather, pieces.gather)
 """What is read, of one framework at a time."""
 
-PROBED = (tools.gather, rewards.gather, tasks.gather, troubles.gather, bad_input.gather)
+PROBED = (
+    tools.gather,
+    rewards.gather,
+    tasks.gather,
+    troubles.gather,
+    bad_input.gather,
+    transport.gather,
+    loop.gather,
+)
 """What is tried through the framework."""
 
 
