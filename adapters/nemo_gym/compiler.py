@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 
 THREADS = 256
 """How many plain tools may work at the same time; further calls wait for a thread."""
+_SWEEP_S = 30.0
+"""How often a server looks for episodes whose time is up, at most; with short times more often."""
 
 
 class ToolName(Convertor[str]):
@@ -154,10 +156,12 @@ class CompiledServer(SimpleResourcesServer):
 
         @asynccontextmanager
         async def freeing(app: FastAPI) -> AsyncIterator[Any]:
+            sweeping = asyncio.create_task(self._sweep_often())
             try:
                 async with lifespan(app) as state:
                     yield state
             finally:
+                sweeping.cancel()
                 await self.close_all()
 
         app.router.lifespan_context = freeing
@@ -305,6 +309,12 @@ class CompiledServer(SimpleResourcesServer):
             if live.used > oldest or live.lock.locked():
                 return
             await self._free(self.live.pop(session))
+
+    async def _sweep_often(self) -> None:
+        # Where no other session begins, those that were left behind would otherwise be kept for ever.
+        while True:
+            await asyncio.sleep(min(_SWEEP_S, self.config.session_ttl_seconds / 4))
+            await self._sweep()
 
     async def _free(self, live: LiveSession) -> None:
         try:
