@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.versions.cells import Cell, Outcome
-from bench.versions.matrix import Matrix, drifts
-from bench.versions.symbols import SymbolChange
+from bench.versions.drift import SymbolChange, drifts
+from bench.versions.matrix import Matrix
 from reports import notation
 from reports.document import (
     Banner,

@@ -13,7 +13,8 @@ from bench.machine import read_revision
 from bench.stacks import ROOT, Stack, all_stacks, find_stack, releases_of
 from bench.versions.bisection import BisectionError, Trial, between, bisect, state_of_promise, state_of_symbol
 from bench.versions.candidates import CandidateError, candidate_stack, released_versions
-from bench.versions.cells import Cell, CellStore
+from bench.versions.cells import Cell
+from bench.versions.kept import CellStore
 from bench.versions.matrix import MATRIX_FILE, Matrix, in_order
 from bench.versions.play import play_cells
 from canonical.catalogue import load_environment

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 
 from packaging.version import Version
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from bench.versions.cells import Cell
-from bench.versions.symbols import SymbolChange, changes
 
 MATRIX_FILE = "versions.json"
 
@@ -70,15 +69,3 @@ class Matrix(BaseModel):
 def in_order(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     """Return cells by framework, then by package, then from the oldest release to the newest."""
     return tuple(sorted(cells, key=lambda one: (one.framework, one.package, Version(one.version), one.stack)))
-
-
-def drifts(cells: Sequence[Cell]) -> list[tuple[Cell, Cell, list[SymbolChange]]]:
-    """Return, for neighbouring releases of one package that could be looked into, what happened to the symbols in use."""
-    found = []
-    for _, mine in groupby(cells, key=lambda cell: cell.package):
-        # Symbols are those of an installation; what environments become there changes none.
-        looked_into = list({one.version: one for one in mine if one.symbols}.values())
-        found += [
-            (before, after, changes(before.symbols, after.symbols)) for before, after in pairwise(looked_into)
-        ]
-    return found

@@ -14,7 +14,8 @@ from bench.conformance import ConformanceResult, Divergence, run_conformance
 from bench.machine import read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack, StackError, build_stack, find_python
-from bench.versions.cells import Cell, CellStore, Finding, Outcome, SymbolState, cell_key
+from bench.versions.cells import Cell, Finding, Outcome, SymbolState
+from bench.versions.kept import CellStore, cell_key
 from bench.versions.known import judge, known_failures
 from bench.versions.symbols import states, symbols_of
 

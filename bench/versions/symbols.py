@@ -1,42 +1,15 @@
-"""Symbols: which names of a framework this project uses or speaks of, what they are in a release, and what changed."""
+"""Symbols: which names of a framework this project uses or speaks of, and what they are in a stack."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from bench import protocol
 from bench.client import Worker
 from bench.stacks import Stack, adapters_folder
 from bench.versions.cells import SymbolState
-
-
-class Shift(StrEnum):
-    """Name what happened to a symbol from one release to the next."""
-
-    APPEARED = "appeared"
-    VANISHED = "vanished"
-    CHANGED = "changed"
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolChange:
-    """Hold what happened to a symbol.
-
-    Attributes:
-        name: Module and qualified name.
-        shift: What happened.
-        before: Its signature in the earlier release, or its kind where it has none; empty where it was not there.
-        after: The same in the later release.
-    """
-
-    name: str
-    shift: Shift
-    before: str
-    after: str
 
 
 def symbols_of(stack: Stack) -> tuple[str, ...]:
@@ -77,20 +50,3 @@ async def states(worker: Worker, names: Sequence[str]) -> tuple[SymbolState, ...
         )
         for one in reply.symbols
     )
-
-
-def changes(before: Sequence[SymbolState], after: Sequence[SymbolState]) -> list[SymbolChange]:
-    """Return what happened to the symbols that both releases were asked for, in the order of the later one."""
-    earlier = {one.name: one for one in before}
-    found = []
-    for later in after:
-        former = earlier.get(later.name)
-        if former is None or former == later:
-            continue
-        shift = Shift.APPEARED if not former.there else Shift.VANISHED if not later.there else Shift.CHANGED
-        found.append(SymbolChange(later.name, shift, _shape(former), _shape(later)))
-    return found
-
-
-def _shape(state: SymbolState) -> str:
-    return state.signature or state.what if state.there else ""

@@ -16,11 +16,13 @@ from bench.stacks import Stack, StackError, adapters_folder, all_stacks, find_py
 from bench.versions import play as playing
 from bench.versions.bisection import BisectionError, between, bisect
 from bench.versions.candidates import CandidateError, candidate_stack
-from bench.versions.cells import Cell, CellStore, Finding, Outcome, SymbolState, cell_key
+from bench.versions.cells import Cell, Finding, Outcome, SymbolState
+from bench.versions.drift import Shift, changes, drifts
+from bench.versions.kept import CellStore, cell_key
 from bench.versions.known import KnownFailure, KnownFailuresError, judge, known_failures, read_known_failures
-from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, drifts, in_order
+from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order
 from bench.versions.play import play_cells
-from bench.versions.symbols import Shift, changes, symbols_of
+from bench.versions.symbols import symbols_of
 from reports.page import markdown, page
 from reports.versions import matrix_report, matrix_text
 
