@@ -141,6 +141,16 @@ class Sourced(_Said):
     quoted: str = ""
 
 
+class Elsewhere(Sourced):
+    """Environments that the makers offer outside of the package.
+
+    Attributes:
+        count: How many, where the source says it.
+    """
+
+    count: int | None = None
+
+
 class Catalogue(_Said):
     """How many environments come with the package.
 
@@ -160,13 +170,13 @@ class Ecosystem(_Said):
         maker: Who makes it.
         users: Who says that they use it.
         catalogue: What comes with the package.
-        elsewhere: What is offered outside of the package, where its makers say how much.
+        elsewhere: What is offered outside of the package.
     """
 
     maker: Sourced
     users: Sourced
     catalogue: Catalogue
-    elsewhere: Sourced | None = None
+    elsewhere: Elsewhere | None = None
 
 
 class Landscape(_Said):

@@ -21,7 +21,7 @@ from bench.stone.asking import Release, ask
 from bench.stone.installing import run, uv_path
 from bench.stone.places import NoSuchPlace, code_of, line_of
 from bench.stone.subject import fact_of
-from canonical.landscape import LANDSCAPE_FILE, Sourced, read_landscape
+from canonical.landscape import LANDSCAPE_FILE, Ecosystem, Sourced, read_landscape
 
 TABLE = "ecosystem"
 
@@ -62,7 +62,6 @@ def gather_ecosystem(stack: Stack) -> list[Fact]:
     if said is None:
         return []
     release = ask(stack, expressions=[said.catalogue.run])
-    count = release.values[said.catalogue.run]
     releases = find_releases(stack)
     listed = _probe("find_releases", f"the index, for {stack.release.package}", ", ".join(releases.versions))
     dated = _probe(
@@ -72,11 +71,7 @@ def gather_ecosystem(stack: Stack) -> list[Fact]:
     return [
         _sourced(stack, release, "maker", said.maker),
         _licence(stack, release),
-        fact_of(
-            stack, TABLE, "catalogue", f"{count} {said.catalogue.of}", "introspected",
-            [_probe("gather_ecosystem", said.catalogue.run.strip(), json.dumps(count))], {"count": count},
-        ),
-        *([_sourced(stack, release, "catalogue elsewhere", said.elsewhere)] if said.elsewhere else []),
+        _catalogue(stack, release, said),
         _sourced(stack, release, "who uses it", said.users),
         fact_of(
             stack, TABLE, "last release", f"{releases.versions[0]}, {releases.last}", "probed", [listed, dated],
@@ -100,6 +95,28 @@ def _sourced(stack: Stack, release: Release, row: str, said: Sourced) -> Fact:
     if said.quoted:
         evidence.append(_probe("_sourced", f"the metadata of {stack.release.label}", said.quoted))
     return fact_of(stack, TABLE, row, said.says, "sourced", evidence)
+
+
+def _catalogue(stack: Stack, release: Release, said: Ecosystem) -> Fact:
+    """Count what comes with the package; how many there are in all is known where nothing else is offered, or that is counted."""
+    count, other = release.values[said.catalogue.run], said.elsewhere
+    if not isinstance(count, int):
+        raise StackError(f"{stack.label} does not count its catalogue: {json.dumps(count)}")
+    counted = _probe("_catalogue", said.catalogue.run.strip(), json.dumps(count))
+    value, evidence = f"{count} {said.catalogue.of}", [counted]
+    if other is None:
+        return fact_of(stack, TABLE, "catalogue", value, "introspected", evidence, {"count": count})
+    told = _sourced(stack, release, "catalogue", other)
+    known = None if other.count is None else max(count, other.count)
+    return fact_of(
+        stack,
+        TABLE,
+        "catalogue",
+        f"{value}; {told.value}",
+        "sourced",
+        [*evidence, *told.evidence],
+        {"count": known},
+    )
 
 
 def _each(value: object) -> Iterable[object]:

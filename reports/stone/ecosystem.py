@@ -11,7 +11,6 @@ ROWS = (
     "releases",
     "last release",
     "catalogue",
-    "catalogue elsewhere",
     "who uses it",
 )
 
