@@ -253,7 +253,8 @@ async def play_fault(
     events: list[str] = []
 
     def hear(sentence: str) -> None:
-        events.append(sentence)
+        # What a process printed before it died is for whoever watches; a record tells what happened.
+        events.append(sentence.splitlines()[0])
         on_event(sentence)
 
     fleet_request = FleetRequest(
