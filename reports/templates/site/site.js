@@ -112,7 +112,7 @@
       text.replaceChildren(one(`[data-path="${path.join("-")}"] .answer`).cloneNode(true));
     };
     form.addEventListener("change", show);
-    form.addEventListener("reset", () => setTimeout(() => { show(); one("input", form).focus(); }));
+    one(".again").addEventListener("click", () => { form.reset(); show(); one("input", form).focus(); });
     form.addEventListener("submit", (event) => event.preventDefault());
   };
 
