@@ -153,8 +153,10 @@ def _expression(what: claims.Expression, release: Release) -> Finding:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and not any(isinstance(one, list | dict) for one in value):
+        return ", ".join(map(_plain, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

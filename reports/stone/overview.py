@@ -53,10 +53,30 @@ DIMENSIONS = (
             ("code", "concepts of the framework", _counted("concepts")),
         ),
     ),
-    Dimension("server or in process", "pieces", (("pieces", "transport", _whole),)),
-    Dimension("tools", "pieces", (("pieces", "tools", _whole),)),
-    Dimension("reward", "pieces", (("pieces", "reward", _whole),)),
-    Dimension("loop", "pieces", (("pieces", "episode control", _whole),)),
+    Dimension(
+        "server or in process",
+        "transport",
+        (
+            ("pieces", "transport", _whole),
+            ("transport", "bytes of an episode", _named("bytes of an episode:")),
+            ("transport", "authentication", _named("authentication:")),
+        ),
+    ),
+    Dimension(
+        "tools",
+        "tools",
+        (("pieces", "tools", _whole), ("tools", "nested objects", _named("nested objects:"))),
+    ),
+    Dimension(
+        "reward",
+        "reward",
+        (("pieces", "reward", _whole), ("reward", "reward of a step", _named("reward of a step:"))),
+    ),
+    Dimension(
+        "loop",
+        "loop",
+        (("pieces", "episode control", _whole), ("loop", "signal of the end", _named("ends by"))),
+    ),
     Dimension("tasks", "stages", (("stages", "tasks", _whole), ("tasks", "splits", _named("splits:")))),
     Dimension(
         "ecosystem and maturity",
