@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from bench.facts import Probe, Record, Source
 from bench.records import Ceiling
 from bench.stacks import ROOT, find_stack
-from bench.stone import scaling, stages
+from bench.stone import ecosystem, scaling, stages
 from bench.stone.asking import Release
 from bench.stone.beginning import fill
 from bench.stone.ecosystem import Releases
@@ -107,6 +107,36 @@ def test_the_rate_of_releases_counts_until_today():
     releases = Releases(("3", "2", "1"), date(2024, 1, 1), date(2024, 2, 1))
     assert releases.per_year(date(2025, 12, 31)) == pytest.approx(1.5, abs=0.01)
     assert releases.per_year(date(2024, 1, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "known"),
+    [
+        ("", 7),
+        ('elsewhere = { says = "a hub", source = "a page", dated = 2026-01-02 }', None),
+        ('elsewhere = { says = "a hub", source = "a page", dated = 2026-01-02, count = 40 }', 40),
+    ],
+)
+def test_a_catalogue_is_counted_in_all_only_where_all_of_it_is_known(tmp_path, monkeypatch, elsewhere, known):
+    who = '{ says = "somebody", source = "the read-me", dated = 2026-01-02, quoted = "by somebody" }'
+    (tmp_path / LANDSCAPE_FILE).write_text(
+        f"[ecosystem]\nmaker = {who}\nusers = {who}\n{elsewhere}\n[ecosystem.catalogue]\nof = 'games'\nrun = '3 + 4'\n",
+        encoding="ascii",
+    )
+    metadata = {"license": "MIT\n\nthe whole text", "description": "Made by somebody."}
+    monkeypatch.setattr(type(STACK), "features_file", property(lambda _: tmp_path / "features.json"))
+    monkeypatch.setattr(ecosystem, "ask", lambda stack, **_: Release(stack, metadata, {}, {"3 + 4": 7}, {}))
+    monkeypatch.setattr(
+        ecosystem, "find_releases", lambda _: Releases(("2", "1"), date(2025, 1, 1), date(2025, 6, 1))
+    )
+    facts = {fact.row: fact for fact in ecosystem.gather_ecosystem(STACK)}
+    assert facts["catalogue"].data == {"count": known}
+    assert facts["catalogue"].value.startswith("7 games")
+    assert facts["licence"].value == "MIT"
+    assert facts["last release"].value == "2, 2025-06-01"
+    metadata["description"] = "Made by others."
+    with pytest.raises(NoSuchPlace, match="by somebody"):
+        ecosystem.gather_ecosystem(STACK)
 
 
 def published_stacks():
