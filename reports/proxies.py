@@ -260,10 +260,10 @@ def _fault_table(stack: str, faults: Sequence[Fault]) -> Table:
             Column("Fault"),
             Column("Sessions", numeric=True),
             Column("Without a fault", numeric=True),
-            Column("Lost, and told why", numeric=True),
+            Column("Lost, told why", numeric=True),
             Column("Without a word", numeric=True),
-            Column("Still held after", numeric=True),
-            Column("New ones after it", numeric=True),
+            Column("Held after", numeric=True),
+            Column("New after", numeric=True),
         ),
         rows=tuple(
             (
