@@ -22,7 +22,6 @@ from bench.stone.subject import Subject
 from bench.stone.troubles import show
 from canonical.adapter import SessionError
 from canonical.catalogue import load_environment
-from canonical.content import quote
 from canonical.dialect import TextForm, write_calls
 from canonical.step import StepResult
 from canonical.task import Task
@@ -137,8 +136,11 @@ async def _answer(session: WorkerSession, action: Action) -> StepResult | str:
 
 
 def _short(text: str, limit: int = 120) -> str:
-    first = text.partition("\n")[0]
-    return f"{quote(first, limit)} ..." if len(first) > limit else quote(first, limit)
+    """Return the first line of a text, short enough for a cell, between quotation marks that stand in no answer."""
+    first = "".join(
+        one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text.partition("\n")[0]
+    )
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{first[:limit]}{' ...' if len(first) > limit else ''}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def _told(answer: StepResult | str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.facts import FACTS_FILE, read_facts
 from bench.stacks import ROOT
-from bench.stone.bad_input import ALONE, COMPILED, SITUATIONS, TABLE, Side
+from bench.stone.bad_input import ALONE, COMPILED, SITUATIONS, TABLE, Side, _short
 from canonical.adapter import AdapterFacts
 from canonical.stone import Trouble
 from canonical.tool import ToolCall
@@ -49,3 +51,13 @@ def test_both_sides_of_every_situation_are_published_without_what_changes_from_r
             "the episode goes on" in compiled[f"{situation}: {COMPILED}"]
             for situation in ("unknown tool", "bad arguments", "exception in a tool", "oversized message")
         )
+
+
+@given(text=st.text(max_size=300))
+def test_an_answer_is_shown_by_its_first_line_and_no_more_than_a_cell_holds(text):
+    shown = _short(text)
+    assert "\n" not in shown
+    assert len(shown) <= 126
+    first = text.split("\n", maxsplit=1)[0]
+    if first.isprintable() and len(first) <= 120:
+        assert shown[1:-1] == first
