@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,7 +32,8 @@ COMMAND_S = 120.0
 TEST_S = 60.0
 """The time for one hidden test, unless the task says otherwise, in seconds."""
 
-# Python 3.11 counts the depth of all trees that are being made together, so that two threads can disturb each other.
+# Python 3.11 counts the depth of all trees that are being made together, so that two threads can disturb each other. Those
+# of a framework know nothing of this lock, so what is parsed once, when the tasks are loaded, is not parsed again.
 _PARSING = Lock()
 _WRONG = "wrong-"
 _KEYS = {"prompt", "kind", "solution", "limits", "max_turns", "metadata"}
@@ -238,10 +240,15 @@ def _names(root: Path, secret: Mapping[str, Any]) -> tuple[HiddenTest, ...]:
     return tuple(HiddenTest(name, path, float(weights[name])) for name, path in found.items())
 
 
+@lru_cache(maxsize=1024)
+def _tree(source: bytes) -> ast.Module:
+    with _PARSING:
+        return ast.parse(source)
+
+
 def _test_functions(path: Path) -> Iterator[tuple[str, int]]:
     try:
-        with _PARSING:
-            tree = ast.parse(path.read_bytes())
+        tree = _tree(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise TaskLoadError(
             path, f"is not Python: {getattr(error, 'msg', error)}", getattr(error, "lineno", None)
