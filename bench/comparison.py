@@ -84,7 +84,7 @@ async def compare(recording: Recording, server: Server) -> None:
         )
 
 
-async def _begin(
+async def _begin(  # noqa: PLR0917 - made in one place
     recording: Recording,
     subject: Subject,
     server: Server,

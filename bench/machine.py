@@ -224,8 +224,10 @@ def disturbances(stretches: Iterable[Stretch], unit: str) -> tuple[str, ...]:
         return ()
     worst, load = max(disturbed)
     return (
-        f"Other processes used {worst:.0%} of the machine's CPU time (more than {FOREIGN_CPU_LIMIT:.0%}), with a load average "
-        f"of {load:.1f}. So it was in {len(disturbed)} of {len(shares)} {unit}; this is the worst.",
+        (
+            f"Other processes used {worst:.0%} of the machine's CPU time (more than {FOREIGN_CPU_LIMIT:.0%}), with a load average "
+            f"of {load:.1f}. So it was in {len(disturbed)} of {len(shares)} {unit}; this is the worst."
+        ),
     )
 
 

@@ -41,7 +41,7 @@ PAGES = ("report.md", "index.html")
 )
 @click.option(
     "--release", "releases", multiple=True,
-    help="Only this release, by its label, as in openenv-0.6.0. May be repeated; every supported one when left out.",
+    help="A release by its version or label, and no other; may be repeated. All that are supported when left out.",
 )  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Play every release, also those of which the outcome is kept.")
 @click.option(
@@ -127,14 +127,16 @@ def write_matrix(folder: Path, matrix: Matrix) -> None:
 
 def _stacks(frameworks: tuple[str, ...], releases: tuple[str, ...]) -> list[Stack]:
     named = [one for name in frameworks for one in releases_of(name, older=True)] or all_stacks(older=True)
-    known = {one.release.label for one in named}
-    for label in releases:
-        if label not in known:
-            raise click.BadParameter(
-                f"there is no {label!r}; there are {', '.join(sorted(known))}", param_hint="'--release'"
-            )
-    chosen = [one for one in named if not releases or one.release.label in releases]
+    for wanted in releases:
+        if not any(wanted in _names(one) for one in named):
+            known = ", ".join(sorted({one.release.label for one in named}))
+            raise click.BadParameter(f"there is no {wanted!r}; there are {known}", param_hint="'--release'")
+    chosen = [one for one in named if not releases or _names(one) & set(releases)]
     return list({target.label: target for one in chosen for target in one.per_target()}.values())
+
+
+def _names(stack: Stack) -> set[str]:
+    return {stack.release.label, stack.release.version}
 
 
 def _candidates(candidates: tuple[str, ...]) -> list[Stack]:

@@ -200,5 +200,7 @@ def an_exception_ends_the_step_of_all() -> Shown:
         vector.step(["one", "raise"])
     except ValueError as error:
         turns = [env.turn for env in vector.envs]
-        return Shown(sent, f"{type(error).__name__}, and no answer of the first, whose turn is {turns[0]}", True)
+        return Shown(
+            sent, f"{type(error).__name__}, and no answer of the first, whose turn is {turns[0]}", True
+        )
     return Shown(sent, "two answers", False)

@@ -120,7 +120,7 @@ async def play_cell(
             reason=f"it needs Python {python}, which is not here; get it with 'uv python install {python}'",
         )
     try:
-        await asyncio.to_thread(build_stack, stack)
+        await asyncio.to_thread(build_stack, stack, imports=False)
     except StackError as error:
         return cell(Outcome.NOT_INSTALLABLE, reason=str(error))
     try:

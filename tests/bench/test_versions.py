@@ -167,7 +167,7 @@ def test_what_is_kept_is_not_played_again_and_a_release_without_its_interpreter_
 def test_a_release_that_cannot_be_installed_says_what_the_resolver_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_stack: Stack) -> None:
+    def refuse(_stack: Stack, **_: bool) -> None:
         raise StackError("two of its requirements do not go together")
 
     monkeypatch.setattr(playing, "build_stack", refuse)
