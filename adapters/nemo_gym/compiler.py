@@ -27,7 +27,7 @@ from nemo_gym.base_resources_server import (
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
-from nemo_gym.config_types import AggregateMetricsRequest, BaseServerConfig
+from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from omegaconf import OmegaConf
 from pydantic import Field, PrivateAttr, ValidationError
@@ -278,6 +278,9 @@ class CompiledServer(SimpleResourcesServer):
         """
         if self._find(request) is not None:
             return await self.call_tool(request)
+        # Releases before 0.3 have neither this type nor the route.
+        from nemo_gym.config_types import AggregateMetricsRequest  # noqa: PLC0415
+
         try:
             asked = AggregateMetricsRequest.model_validate_json(await request.body())
         except ValidationError as error:
@@ -369,7 +372,9 @@ def make_server(compiled: type[CompiledServer], *, host: str, port: int, **setti
 def make_app(server: CompiledServer) -> FastAPI:
     """Return the app as NeMo Gym's own start puts it together."""
     app = server.setup_webserver()
-    server.setup_liveness(app)
+    # Releases before 0.3 answer nobody who asks whether they are alive.
+    if hasattr(server, "setup_liveness"):
+        server.setup_liveness(app)
     server.setup_exception_middleware(app)
     return app
 

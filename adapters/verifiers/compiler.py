@@ -25,8 +25,8 @@ def targets() -> tuple[Target, ...]:
     found = []
     if find_spec("verifiers.types") is not None:
         found.append(Target.ENVIRONMENT)
-    # Releases 0.1 have another `verifiers.v1`, which shares names and nothing else.
-    if (files("verifiers") / "v1" / "mcp").is_dir():
+    # Releases 0.1 have another `verifiers.v1`, which shares names and nothing else; those of 0.2 know no agents in it.
+    if (files("verifiers") / "v1" / "configs" / "agent.py").is_file():
         found.append(Target.TASK_SET)
     return tuple(found)
 
