@@ -74,7 +74,7 @@ def _summary(matrix: Matrix) -> list[SummaryLine]:
     lines = []
     for title, cells in matrix.by_framework():
         counts = {outcome: sum(cell.outcome is outcome for cell in cells) for outcome in Outcome}
-        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        told = ", ".join(f"{outcome}: {count}" for outcome, count in counts.items() if count)
         lines.append(SummaryLine(title, told, "bad" if counts[Outcome.FAILS] else "plain"))
     return lines
 
@@ -193,12 +193,34 @@ def _drift(before: Cell, after: Cell, found: Sequence[SymbolChange]) -> Table:
             (
                 Entry(one.name, code=True),
                 Entry(str(one.shift)),
-                Entry(_short(one.before), code=bool(one.before)),
-                Entry(_short(one.after), code=bool(one.after)),
+                Entry(before_part, code=bool(one.before)),
+                Entry(after_part, code=bool(one.after)),
             )
             for one in found
+            for before_part, after_part in [differing_parts(one.before, one.after)]
         ),
     )
+
+
+def differing_parts(before: str, after: str) -> tuple[str, str]:
+    """Return two signatures, of long ones the part that differs, with what was left out as dots."""
+    if not before or not after or max(len(before), len(after)) <= _LONGEST:
+        return _short(before), _short(after)
+    earlier, later = before.split(", "), after.split(", ")
+    head = _alike(earlier, later)
+    tail = _alike(earlier[head:][::-1], later[head:][::-1])
+
+    def part(parameters: list[str]) -> str:
+        kept = parameters[head : len(parameters) - tail] or ["(nothing)"]
+        return _short(", ".join(["..."] * bool(head) + kept + ["..."] * bool(tail)))
+
+    return part(earlier), part(later)
+
+
+def _alike(before: Sequence[str], after: Sequence[str]) -> int:
+    """Return with how many equal parts both begin."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))
 
 
 def _said(cell: Cell) -> str:

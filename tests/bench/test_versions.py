@@ -24,7 +24,7 @@ from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order
 from bench.versions.play import play_cells
 from bench.versions.symbols import symbols_of
 from reports.page import markdown, page
-from reports.versions import matrix_report, matrix_text
+from reports.versions import differing_parts, matrix_report, matrix_text
 
 WHEN = datetime(2026, 11, 29, 12, tzinfo=UTC)
 STACK = find_stack("gem")
@@ -285,3 +285,15 @@ def test_a_matrix_is_read_as_it_was_written_and_a_broken_file_says_where(tmp_pat
         Matrix.read(path)
     with pytest.raises(MatrixError, match="No such file"):
         Matrix.read(tmp_path / "none.json")
+
+
+def test_of_long_signatures_the_part_that_differs_is_shown() -> None:
+    many = [f"parameter_{number}: int = {number}" for number in range(12)]
+    before, after = f"({', '.join(many)})", f"({', '.join([*many[:5], 'new: str', *many[6:]])})"
+    assert differing_parts(before, after) == ("..., parameter_5: int = 5, ...", "..., new: str, ...")
+    assert differing_parts(f"({', '.join(many)}", f"({', '.join([*many[:5], *many[6:]])}") == (
+        "..., parameter_5: int = 5, ...",
+        "..., (nothing), ...",
+    )
+    assert differing_parts("(x)", "(x, y)") == ("(x)", "(x, y)")
+    assert differing_parts("", after)[1].startswith("(parameter_0")

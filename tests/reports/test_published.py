@@ -11,17 +11,22 @@ import pytest
 from bench.certificate import CERTIFICATE_FILE, Certificate, specify
 from bench.records import Conformance, read_run
 from bench.serving.records import RECORDS_FILE, Fault, read_proxy_run
+from bench.stacks import all_stacks
+from bench.versions.matrix import MATRIX_FILE, Matrix
 from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, golden_folder
 from reports.certificate import render_certificate
 from reports.gauntlet import write_gauntlet
+from reports.page import markdown, page
 from reports.proxies import render_proxy_run
 from reports.render import render_run
+from reports.versions import matrix_report
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
 CERTIFICATES = sorted(path.parent for path in FOLDER.glob(f"*/{CERTIFICATE_FILE}"))
 GAUNTLETS = sorted(path.parent for path in FOLDER.glob("*/gauntlet.json"))
 PROXIES = sorted(path.parent for path in FOLDER.glob(f"*/{RECORDS_FILE}"))
+MATRICES = sorted(path.parent for path in FOLDER.glob(f"*/{MATRIX_FILE}"))
 PUBLISHED = sorted(path.parent for path in FOLDER.glob("*/records.jsonl"))
 
 
@@ -90,3 +95,18 @@ def test_a_published_gauntlet_is_what_its_file_says_and_was_withstood(folder: Pa
     assert gauntlet["dirty"] is False
     name, _, version = gauntlet["environment"].partition(" ")
     assert load_environment(name).version == version
+
+
+@pytest.mark.parametrize("folder", MATRICES, ids=lambda folder: folder.name)
+def test_a_published_matrix_of_versions_is_what_its_cells_say_and_has_every_supported_release(
+    folder: Path,
+) -> None:
+    matrix = Matrix.read(folder / MATRIX_FILE)
+    report = matrix_report(matrix)
+    assert (folder / "report.md").read_text(encoding="utf-8") == markdown(report)
+    assert (folder / "index.html").read_text(encoding="utf-8") == page(report)
+    supported = {target.label for one in all_stacks(older=True) for target in one.per_target()}
+    assert {cell.stack for cell in matrix.cells} == supported
+    assert [cell.stack for cell in matrix.cells if not cell.outcome.good] == []
+    assert matrix.commit is not None
+    assert matrix.dirty is False
