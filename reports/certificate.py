@@ -45,7 +45,10 @@ def verdict(certificate: Certificate) -> str:
     """Say in one paragraph whether the certificate holds, and of what."""
     proofs = certificate.frameworks
     names = notation.plural(len({proof.title for proof in proofs}), "framework")
-    releases = notation.plural(len(proofs), "release")
+    # A release that makes two things of an environment is one release.
+    releases = notation.plural(
+        len({(proof.title, *sorted(proof.packages.items())) for proof in proofs}), "release"
+    )
     episodes = notation.plural(certificate.golden.episodes, "golden episode")
     steps = notation.plural(certificate.golden.steps, "step")
     if certificate.passed:
