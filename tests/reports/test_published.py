@@ -10,6 +10,8 @@ import pytest
 
 from bench.certificate import CERTIFICATE_FILE, Certificate, specify
 from bench.records import Conformance, read_run
+from bench.sandbox_records import RECORDS_FILE as SANDBOXES_FILE
+from bench.sandbox_records import read_sandbox_run
 from bench.serving.records import RECORDS_FILE, Fault, read_proxy_run
 from bench.stacks import all_stacks
 from bench.versions.matrix import MATRIX_FILE, Matrix
@@ -20,6 +22,7 @@ from reports.gauntlet import write_gauntlet
 from reports.page import markdown, page
 from reports.proxies import render_proxy_run
 from reports.render import render_run
+from reports.sandboxes import render_sandbox_run
 from reports.versions import matrix_report
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "published"
@@ -27,6 +30,7 @@ CERTIFICATES = sorted(path.parent for path in FOLDER.glob(f"*/{CERTIFICATE_FILE}
 GAUNTLETS = sorted(path.parent for path in FOLDER.glob("*/gauntlet.json"))
 PROXIES = sorted(path.parent for path in FOLDER.glob(f"*/{RECORDS_FILE}"))
 MATRICES = sorted(path.parent for path in FOLDER.glob(f"*/{MATRIX_FILE}"))
+SANDBOXES = sorted(path.parent for path in FOLDER.glob(f"*/{SANDBOXES_FILE}"))
 PUBLISHED = sorted(path.parent for path in FOLDER.glob("*/records.jsonl"))
 
 
@@ -110,3 +114,13 @@ def test_a_published_matrix_of_versions_is_what_its_cells_say_and_has_every_supp
     assert [cell.stack for cell in matrix.cells if not cell.outcome.good] == []
     assert matrix.commit is not None
     assert matrix.dirty is False
+
+
+@pytest.mark.parametrize("folder", SANDBOXES, ids=lambda folder: folder.name)
+def test_a_published_run_of_sandboxes_equals_a_new_rendering_and_is_whole(folder: Path) -> None:
+    run = read_sandbox_run(folder)
+    rendered = render_sandbox_run(run).files
+    assert sorted(name for name in rendered if (folder / name).read_bytes() != rendered[name]) == []
+    assert not run.partial
+    assert run.header.commit is not None
+    assert run.header.dirty is False
