@@ -120,7 +120,8 @@ def released_versions(package: str) -> list[Version]:
     if uv is None:
         raise StackError("uv is not installed; install the extra 'harness' of this project, or uv itself")
     done = subprocess.run(
-        [uv, "tool", "run", "--quiet", "pip", "index", "versions", package],
+        # Which Python a release asks for is a matter of its stack, not of the one that pip runs under.
+        [uv, "tool", "run", "--quiet", "pip", "index", "versions", package, "--ignore-requires-python"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     listed = re.search(r"Available versions: (.+)", done.stdout)
