@@ -70,6 +70,10 @@ class Loss:
     status: Literal["preserved", "approximated", "lost"]
     note: str = ""
 
+    def to_json(self) -> dict[str, JSON]:
+        """Return it as JSON."""
+        return {"piece": self.piece, "status": self.status, "note": self.note}
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:

@@ -13,6 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from canonical.attack import MakeAttacks
+from canonical.bridge.client import SourceGoneError
+from canonical.bridge.environment import bridged_environment
+from canonical.bridge.wire import SCHEME
 from canonical.environment import Environment
 
 _FOLDER = Path(__file__).parent / "environments"
@@ -29,11 +32,17 @@ def environment_names() -> tuple[str, ...]:
 
 @cache
 def load_environment(source: str) -> Environment[Any]:
-    """Return the environment of a catalogue name, or of a path to a Python file or an environment's folder.
+    """Return the environment of a catalogue name, of a path to a Python file or an environment's folder, or over a bridge.
 
     Raises:
-        UnknownEnvironmentError: There is no such environment, or the file does not define exactly one.
+        UnknownEnvironmentError: There is no such environment, the file does not define exactly one, or nothing is at the
+            other end of the bridge.
     """
+    if source.startswith(SCHEME):
+        try:
+            return bridged_environment(source.removeprefix(SCHEME))
+        except (SourceGoneError, ValueError) as error:
+            raise UnknownEnvironmentError(str(error)) from error
     if source in environment_names():
         return _only_environment(
             importlib.import_module(f"canonical.environments.{source}.environment"), source

@@ -66,6 +66,8 @@ class Environment(ABC, Generic[StateT]):
             on its event loop. Otherwise plain functions get a thread, in which they may take as long as they like.
         dear: Whether an episode costs seconds, as one does whose end is graded in sandboxes. Checks then play few of them,
             and what conformance proves with environments that cost nothing is not proven over and over with this one.
+        text_tool: The tool that assistant text stands for: text that calls no tool is its one argument, `text`. None where
+            text without a call is an error, as in environments that have tools for everything.
     """
 
     name: ClassVar[str]
@@ -76,6 +78,7 @@ class Environment(ABC, Generic[StateT]):
     rubric: Rubric[StateT]
     quick: ClassVar[bool] = False
     dear: ClassVar[bool] = False
+    text_tool: ClassVar[str | None] = None
 
     @abstractmethod
     def tasks(self) -> TaskSet:
@@ -122,6 +125,11 @@ class Environment(ABC, Generic[StateT]):
     def tools(self) -> tuple[Tool, ...]:
         """The tools that the agent may call, in order of definition."""
         return tools_of(type(self))
+
+    @property
+    def described_tools(self) -> tuple[Tool, ...]:
+        """The tools that a model must be told how to call by text: not the one that text stands for."""
+        return tuple(tool for tool in self.tools if tool.name != self.text_tool)
 
     @property
     def waits(self) -> bool:

@@ -248,7 +248,7 @@ class Episode(Generic[StateT]):
             RuntimeError: A called tool is a coroutine function, or the rubric waits; nothing has happened, await
                 `step_async` instead.
         """
-        calls = (action,) if type(action) is ToolCall else read_calls(cast("str", action))
+        calls = (action,) if type(action) is ToolCall else self._read(cast("str", action))
         if self.cause is None:
             self._refuse_waiting(calls)
         return finish(self._carry_out(action, calls))
@@ -259,7 +259,7 @@ class Episode(Generic[StateT]):
         Raises:
             ScoringError: No valid reward could be computed; the episode has ended with cause `error`.
         """
-        calls = (action,) if type(action) is ToolCall else read_calls(cast("str", action))
+        calls = (action,) if type(action) is ToolCall else self._read(cast("str", action))
         return await self._carry_out(action, calls)
 
     async def truncate(self, cause: Cause) -> StepResult:
@@ -297,6 +297,16 @@ class Episode(Generic[StateT]):
             closing = self.environment.close(self.state)
             if closing is not None:
                 await closing
+
+    def _read(self, text: str) -> tuple[ToolCall | Unparsable, ...]:
+        calls = read_calls(text)
+        environment = self.environment
+        if environment.text_tool is None:
+            return calls
+        names = {tool.name for tool in environment.tools}
+        if any(type(call) is ToolCall and call.name in names for call in calls):
+            return calls
+        return (ToolCall(environment.text_tool, {"text": text}),)
 
     def _refuse_waiting(self, calls: tuple[ToolCall | Unparsable, ...]) -> None:
         environment = self.environment

@@ -314,7 +314,8 @@ class CompiledEnvironment(gem.Env):
         }
         if previous is not None:
             info["previous"] = previous
-        return "\n\n".join([*(message.text for message in prompt), self._tools_text]), info
+        texts = [*(message.text for message in prompt), self._tools_text]
+        return "\n\n".join(texts if self._tools_text else texts[:-1]), info
 
     def _ending(self) -> dict[str, Any] | None:
         # GEM's vector environments reset in the step that ends an episode, and drop what that step showed.
@@ -424,14 +425,14 @@ def compile_environment(environment: Environment[Any]) -> Compiled:
     event loop.
     """
     waits = environment.waits
-    specs = [tool.spec for tool in environment.tools]
+    specs = [tool.spec for tool in environment.described_tools]
     live: WeakSet[CompiledEnvironment] = WeakSet()
     members: dict[str, Any] = {
         "__doc__": inspect.getdoc(type(environment)),
         "__module__": __name__,
         "_environment": environment,
         "_live": live,
-        "_tools_text": describe_tools(specs, TextForm.XML),
+        "_tools_text": describe_tools(specs, TextForm.XML) if specs else "",
         "_tools": marshal.dumps([render_tool(spec, SchemaDialect.OPENAI_CHAT) for spec in specs]),
     }
     base = WaitingEnvironment if waits else PlainEnvironment

@@ -109,7 +109,8 @@ class GemSession:
             prompt = tuple(read_message(message) for message in info["messages"])
             tools = tuple(read_tool(tool) for tool in info["tools"])
             # The observation is what a model reads first; prompt and tools come from `info`, which it never sees.
-            if observation != "\n\n".join([*(message.text for message in prompt), _described(tools)]):
+            described = [_described(tools)] if tools else []
+            if observation != "\n\n".join([*(message.text for message in prompt), *described]):
                 raise ValueError("the observation is not the prompt and the tools")  # noqa: TRY301 - one way out
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("reset", error) from error

@@ -382,13 +382,12 @@ def compile_environment(environment: Environment[Any]) -> type[CompiledEnvironme
     Register it where the trainer runs, under the name that the rows give: `skyrl_gym.register(id="wordle",
     entry_point=compiled)`.
     """
+    specs = [tool.spec for tool in environment.described_tools]
     members: dict[str, Any] = {
         "__doc__": inspect.getdoc(type(environment)),
         "__module__": __name__,
         "environment": environment,
-        "tool_texts": {
-            form.value: describe_tools([tool.spec for tool in environment.tools], form) for form in TextForm
-        },
+        "tool_texts": {form.value: describe_tools(specs, form) if specs else "" for form in TextForm},
         "live": set(),
         "waits": environment.waits,
     }

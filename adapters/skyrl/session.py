@@ -101,7 +101,8 @@ class SkyRLSession:
         if "failure" in metadata:
             raise SessionError(metadata["failure"])
         try:
-            tools, said = take_tools(conversation, TextForm.HERMES)
+            described = self._compiled.environment.described_tools
+            tools, said = take_tools(conversation, TextForm.HERMES) if described else ((), conversation)
             prompt = tuple(
                 read_message(message, texts) for message, texts in zip(said, metadata["texts"], strict=True)
             )
@@ -218,7 +219,7 @@ class SkyRLSession:
         Raises:
             SessionError: A system message is not the row's with the same tools in that form, or the environment failed.
         """
-        tools = [tool.spec for tool in self._compiled.environment.tools]
+        tools = [tool.spec for tool in self._compiled.environment.described_tools]
         for form in (*TextForm, None):
             name = NO_TOOLS if form is None else form.value
             env: Any = skyrl_gym.make(self._spec, env_config={"tool_form": name}, extras=extras)
@@ -226,7 +227,8 @@ class SkyRLSession:
                 conversation, _ = await self._run(env.init, prompt)
             finally:
                 await self._run(env.close)
-            expected = prompt if form is None else add_tools(prompt, describe_tools(tools, form))
+            told = form is not None and tools
+            expected = add_tools(prompt, describe_tools(tools, form)) if form and told else prompt
             if conversation != expected:
                 raise SessionError(
                     f"with the tool_form {name} the conversation is {conversation!r}, and not {expected!r}"

@@ -1,0 +1,223 @@
+"""Lift an environment that GEM makes: text in, text out, and a seed that decides the episode."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import gem
+from gem.envs.registration import ENV_REGISTRY
+
+from canonical.adapter import Loss, Opened, SessionError
+from canonical.bridge.generators import OwnGenerators
+from canonical.bridge.imports import import_named
+from canonical.bridge.source import (
+    TEXT_SPEC,
+    TEXT_TOOL,
+    LiftError,
+    LiftOptions,
+    SourceFacts,
+    identifier,
+    seed_of,
+    seed_tasks,
+)
+from canonical.content import JSON, Message, Observation, Text
+from canonical.step import Cause, StepResult
+from canonical.stone import PieceName
+from canonical.transcript import Action
+
+ResultT = TypeVar("ResultT")
+_MAX_THREADS = 32
+
+
+class LiftedSession:
+    """Be one environment object of GEM, as it is."""
+
+    def __init__(self, env: Any, threads: ThreadPoolExecutor) -> None:
+        self._env = env
+        self._threads = threads
+        self._generators = OwnGenerators()
+        self._shown: JSON = None
+        self._total = 0.0
+        self._is_over = False
+
+    async def open(self, task: str, seed: int) -> Opened:  # noqa: ARG002 - the task is the seed
+        """Reset with the seed that the task stands for.
+
+        Raises:
+            SessionError: GEM's environment raised.
+        """
+        observation, info = await self._call(partial(self._env.reset, seed=seed_of(task)))
+        self._shown, self._total, self._is_over = _plain(info), 0.0, False
+        return Opened((Message("user", (Text(_text(observation, "reset")),)),), (TEXT_SPEC,))
+
+    async def step(self, action: Action) -> StepResult:
+        """Hand the text to the environment.
+
+        Raises:
+            SessionError: The action is no text, or GEM's environment raised.
+        """
+        if not isinstance(action, str):
+            raise SessionError("environments of GEM take text, not calls of tools")
+        observation, reward, terminated, truncated, info = await self._call(partial(self._env.step, action))
+        self._shown = {"info": _plain(info), "terminated": bool(terminated), "truncated": bool(truncated)}
+        paid = float(reward)
+        self._total += paid
+        # Some environments of GEM set both flags; under the contract, what the task ended is not cut off.
+        cause = Cause.SUBMITTED if terminated else Cause.BUDGET if truncated else None
+        self._is_over = cause is not None
+        return StepResult(Observation.of(_text(observation, "step")), paid, self._total, cause)
+
+    async def public_state(self) -> JSON:
+        """Return the last `info`, and both flags of the last step."""
+        return self._shown
+
+    async def reported_return(self) -> float:
+        """Return the sum of the rewards.
+
+        Raises:
+            SessionError: The episode is not over.
+        """
+        if not self._is_over:
+            raise SessionError("the episode is not over, so that it has no return yet")
+        return self._total
+
+    async def close(self) -> None:
+        """Close the environment where it can be closed; GEM's own class has no `close`."""
+        close = getattr(self._env, "close", None)
+        if callable(close):
+            await self._call(close)
+
+    async def _call(self, work: Callable[[], ResultT]) -> ResultT:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, self._generators.run, work)
+        except Exception as error:
+            raise SessionError(
+                f"{type(self._env).__name__} raised {type(error).__name__}: {error}"
+            ) from error
+
+
+def _text(observation: Any, call: str) -> str:
+    if not isinstance(observation, str):
+        raise SessionError(f"{call} returned a {type(observation).__name__}, and only text can be lifted")
+    return observation
+
+
+def _plain(value: Any) -> JSON:
+    """Return what JSON can carry of a value; of the rest, its kind."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return f"({type(value).__name__})"
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedSource:
+    """Hold an environment of GEM that can be made as often as it is asked for."""
+
+    facts: SourceFacts
+    make: Callable[[], Any]
+    threads: ThreadPoolExecutor
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[LiftedSession]:
+        """Let GEM make an object; leaving the context closes it.
+
+        Raises:
+            SessionError: It cannot be made.
+        """
+        try:
+            env = await asyncio.get_running_loop().run_in_executor(self.threads, self.make)
+        except Exception as error:
+            raise SessionError(f"gem.make failed: {type(error).__name__}: {error}") from error
+        session = LiftedSession(env, self.threads)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+
+class GemLifter:
+    """Lift `gem:ID`, where the id is one that GEM knows, perhaps after an import."""
+
+    @asynccontextmanager
+    async def lift(self, reference: str, options: LiftOptions, /) -> AsyncIterator[LiftedSource]:
+        """Make a source of a registered environment.
+
+        Raises:
+            LiftError: GEM knows no such id, or cannot make it.
+        """
+        for name in options.imports:
+            import_named(name)
+        if reference not in ENV_REGISTRY:
+            near = ", ".join(_near(reference)) or "none that resembles it"
+            raise LiftError(
+                f"GEM has no environment {reference!r} ({near}); --import the module that registers it"
+            )
+        make = partial(gem.make, reference, **options.arguments)
+        try:
+            first = make()
+        except Exception as error:
+            raise LiftError(f"gem.make({reference!r}) failed: {type(error).__name__}: {error}") from error
+        limit = getattr(first, "max_turns", None)
+        with ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="gem-source") as threads:
+            yield LiftedSource(
+                SourceFacts(
+                    name=identifier(reference),
+                    version=version("gem-llm"),
+                    source=f"gem:{reference}",
+                    packages={"gem-llm": version("gem-llm")},
+                    tasks=seed_tasks(options.tasks),
+                    seeds_are_tasks=True,
+                    tools=(TEXT_SPEC,),
+                    text_tool=TEXT_TOOL,
+                    max_turns=_turns(limit, options),
+                    losses=_LOSSES,
+                ),
+                make,
+                threads,
+            )
+
+
+_LOSSES = (
+    Loss(
+        PieceName.TASKS,
+        "approximated",
+        "GEM lists no tasks: the seeds from 0 became the tasks of one split, train",
+    ),
+    Loss(
+        PieceName.EPISODE_END,
+        "approximated",
+        "GEM says that an episode ended and whether it was cut off, and not why: causes are submitted or budget",
+    ),
+    Loss(
+        PieceName.STATE_BETWEEN_TURNS,
+        "approximated",
+        "the episode lives in the source's process; it cannot be stored or forked from outside",
+    ),
+)
+
+
+def _turns(limit: Any, options: LiftOptions) -> int:
+    # One more than the source's own limit, so that the source ends the episode, and not the bridge.
+    is_limit = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+    return limit + 1 if is_limit else options.max_turns
+
+
+def _near(reference: str) -> Iterator[str]:
+    words = [word for word in reference.lower().replace("-", ":").split(":") if len(word) > 2]
+    found = [name for name in sorted(ENV_REGISTRY) if any(word in name.lower() for word in words)]
+    yield from found[:6]
+
+
+LIFTER = GemLifter()

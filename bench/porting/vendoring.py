@@ -1,0 +1,211 @@
+"""Find the modules that others import, by reading them, and rewrite their imports for another home."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOTS = ("canonical", "adapters")
+"""The top-level packages that are taken along."""
+
+_DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROOTS)})(?:\.\w+)*")
+_NAME = r"[A-Za-z0-9_]+"
+
+
+class VendoringError(ValueError):
+    """Report code that cannot be taken along: the file, the line, and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Hold the modules that code needs, those themselves included.
+
+    Attributes:
+        modules: Full name -> file, sorted by name. The packages above a module are among them.
+        foreign: Top-level name of what is not of this project -> a module that imports it.
+    """
+
+    modules: Mapping[str, Path]
+    foreign: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Hold what one module names.
+
+    Attributes:
+        imports: What it imports, with what a `from` takes out of it.
+        texts: Its text constants.
+        patterns: Its f-strings, as regular expressions in which every field stands for a name.
+    """
+
+    imports: frozenset[str]
+    texts: frozenset[str]
+    patterns: tuple[re.Pattern[str], ...] = field(default=())
+
+
+def modules_below(folder: Path, name: str) -> dict[str, Path]:
+    """Return the modules of a package, with the packages in it, by full name; folders without `__init__.py` are no part."""
+    found = {name: folder / "__init__.py"}
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".py" and path.stem != "__init__":
+            found[f"{name}.{path.stem}"] = path
+        elif (path / "__init__.py").is_file():
+            found |= modules_below(path, f"{name}.{path.name}")
+    return found
+
+
+def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Path]) -> Closure:
+    """Return the modules that some code needs, however it gets hold of them.
+
+    Besides the statements that import, a module is needed where its full name is a text (a program that is put together
+    elsewhere from the texts of modules names them so), where an f-string can become its name (which is then imported), and
+    where a text names its package.
+
+    Args:
+        first: Name and text of the code.
+        known: Full name -> file, of every module that may be taken along.
+
+    Raises:
+        VendoringError: A file is not Python, or imports what is not known.
+    """
+    taken: dict[str, Path] = {}
+    foreign: dict[str, str] = {}
+    waiting: list[tuple[str, str]] = list(first)
+
+    def take(module: str) -> None:
+        parts = module.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            if name not in taken:
+                taken[name] = known[name]
+                waiting.append((name, known[name].read_text(encoding="utf-8")))
+
+    while waiting:
+        place, text = waiting.pop()
+        named = _named(place, text)
+        for name in named.imports:
+            if name.partition(".")[0] not in ROOTS:
+                foreign.setdefault(name.partition(".")[0], place)
+            elif (module := _module_of(name, known)) is not None:
+                take(module)
+            else:
+                raise VendoringError(f"{place} imports {name}, which is not here")
+        packages = named.texts - set(ROOTS)
+        for module in known:
+            is_meant = module in packages or module.rpartition(".")[0] in packages
+            if is_meant or any(pattern.fullmatch(module) for pattern in named.patterns):
+                take(module)
+    return Closure(dict(sorted(taken.items())), foreign)
+
+
+def rewritten(place: str, text: str, home: str, taken: Mapping[str, Path]) -> str:
+    """Return the text of a module with everything that names a module taken along saying where that is now.
+
+    Statements that import, texts and comments are rewritten; everything else stays as it is, to the byte.
+
+    Args:
+        place: What the text is called in errors.
+        text: The text.
+        home: The package that `canonical` and `adapters` lie in from now on.
+        taken: The modules that were taken along.
+
+    Raises:
+        VendoringError: `import canonical.x` binds a name that there is no more.
+    """
+    # Lines as Python counts them; other methods of texts know further ends of lines.
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def offset(line: int, column: int) -> int:
+        # The trees of Python count bytes.
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode("utf-8", "ignore"))
+
+    insertions: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and _is_own(node.module or ""):
+            start = offset(node.lineno, node.col_offset)
+            insertions.add(text.index(str(node.module), start))
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if _is_own(alias.name) and alias.asname is None:
+                    raise VendoringError(
+                        f"{place}, line {node.lineno}: `import {alias.name}` cannot be moved; "
+                        f"write `from {alias.name} import ...` instead"
+                    )
+                if _is_own(alias.name):
+                    insertions.add(offset(alias.lineno, alias.col_offset))
+        elif isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ):
+            start = offset(node.lineno, node.col_offset)
+            stop = offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+            insertions.update(_mentions(text, start, stop, taken))
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            start = starts[token.start[0] - 1] + token.start[1]
+            insertions.update(_mentions(text, start, start + len(token.string), taken))
+    for where in sorted(insertions, reverse=True):
+        text = f"{text[:where]}{home}.{text[where:]}"
+    return text
+
+
+def _mentions(text: str, start: int, stop: int, taken: Mapping[str, Path]) -> Iterator[int]:
+    for found in _DOTTED.finditer(text, start, stop):
+        # The name of a top-level package alone is a word like others.
+        if _module_of(found.group(), taken) not in {None, *ROOTS}:
+            yield found.start()
+
+
+def _is_own(name: str) -> bool:
+    return name.partition(".")[0] in ROOTS
+
+
+def _module_of(name: str, known: Mapping[str, Path]) -> str | None:
+    """Return the module that a dotted name begins with: what follows is an attribute of it."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def _named(place: str, text: str) -> _Named:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise VendoringError(f"{place} is not Python: {error}") from None
+    imports: set[str] = set()
+    texts: set[str] = set()
+    patterns: list[re.Pattern[str]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                imports.update(alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                imports.add(module)
+                imports.update(f"{module}.{alias.name}" for alias in names if alias.name != "*")
+            case ast.ImportFrom():
+                raise VendoringError(f"{place}, line {node.lineno}: a relative import cannot be followed")
+            case ast.Constant(value=str(value)):
+                texts.add(value)
+            case ast.JoinedStr(values=values) if _begins_own(values):
+                patterns.append(re.compile("".join(map(_pattern, values))))
+    return _Named(frozenset(imports), frozenset(texts), tuple(patterns))
+
+
+def _begins_own(values: list[ast.expr]) -> bool:
+    match values:
+        case [ast.Constant(value=str(value)), *_]:
+            return value.startswith(tuple(f"{root}." for root in ROOTS))
+        case _:
+            return False
+
+
+def _pattern(value: ast.expr) -> str:
+    return re.escape(str(value.value)) if isinstance(value, ast.Constant) else _NAME

@@ -1,0 +1,54 @@
+"""Global generators, one set for each session: many environments draw from `random` and `numpy.random`, which all share."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+ResultT = TypeVar("ResultT")
+_LOCK = threading.Lock()
+
+
+class OwnGenerators:
+    """Run calls of one session with global generators that no other session touches.
+
+    While one runs, all others of the process wait: the generators are global, so there is no other way.
+    """
+
+    def __init__(self) -> None:
+        self._states: tuple[Any, Any] | None = None
+
+    def run(self, work: Callable[[], ResultT]) -> ResultT:
+        """Carry out work with this session's generators, and keep their states for its next call.
+
+        The generators begin where those of the process are, so a session whose environment is never seeded is not
+        reproducible, as it would not be anywhere else.
+        """
+        with _LOCK:
+            before = _read()
+            if self._states is not None:
+                _write(self._states)
+            try:
+                return work()
+            finally:
+                self._states = _read()
+                if self._began:
+                    _write(before)
+                self._began = True
+
+    _began = False
+
+
+def _read() -> tuple[Any, Any]:
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), None if numpy is None else numpy.random.get_state()
+
+
+def _write(states: tuple[Any, Any]) -> None:
+    random.setstate(states[0])
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and states[1] is not None:
+        numpy.random.set_state(states[1])
