@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from canonical.content import JSON, Message
 from canonical.environment import Environment
 from canonical.step import StepResult
-from canonical.stone import Stone
+from canonical.stone import Concern, PieceName, Stone
 from canonical.tool import ToolSpec
 from canonical.transcript import Action
 
@@ -64,15 +64,28 @@ class Loss:
         piece: Which piece of the environment.
         status: Whether the piece is preserved, approximated or lost.
         note: What a trainer will notice.
+        concern: Which of the things that trainers notice first it is about, if it is about one.
     """
 
-    piece: str
+    piece: PieceName
     status: Literal["preserved", "approximated", "lost"]
     note: str = ""
+    concern: Concern | None = None
 
     def to_json(self) -> dict[str, JSON]:
         """Return it as JSON."""
-        return {"piece": self.piece, "status": self.status, "note": self.note}
+        concern = None if self.concern is None else self.concern.value
+        return {"piece": self.piece.value, "status": self.status, "note": self.note, "concern": concern}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Loss:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError, KeyError: The value is no such thing.
+        """
+        concern = None if value["concern"] is None else Concern(value["concern"])
+        return cls(PieceName(value["piece"]), value["status"], value["note"], concern)
 
 
 @dataclass(frozen=True, slots=True)

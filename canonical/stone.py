@@ -29,6 +29,22 @@ class PieceName(StrEnum):
     TRANSPORT = "transport"
 
 
+class Concern(StrEnum):
+    """Name what trainers notice first when an environment is ported; each belongs to one of the pieces."""
+
+    REWARD_AGGREGATION = "reward aggregation"
+    END_AND_CAUSE = "end signal and cause"
+    INITIAL_OBSERVATION = "initial observation"
+    TOOL_SCHEMA = "tool schema"
+    TRUNCATION = "truncation"
+    SEED = "seed"
+    CONCURRENCY = "concurrency"
+    METADATA = "metadata"
+    IMAGES = "images"
+    ERRORS = "errors"
+    SECRETS = "secrets in public data"
+
+
 class _Said(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 

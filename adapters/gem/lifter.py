@@ -29,7 +29,7 @@ from canonical.bridge.source import (
 )
 from canonical.content import JSON, Message, Observation, Text
 from canonical.step import Cause, StepResult
-from canonical.stone import PieceName
+from canonical.stone import Concern, PieceName
 from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
@@ -66,7 +66,7 @@ class LiftedSession:
         if not isinstance(action, str):
             raise SessionError("environments of GEM take text, not calls of tools")
         observation, reward, terminated, truncated, info = await self._call(partial(self._env.step, action))
-        self._shown = {"info": _plain(info), "terminated": bool(terminated), "truncated": bool(truncated)}
+        self._shown = _plain(info)
         paid = float(reward)
         self._total += paid
         # Some environments of GEM set both flags; under the contract, what the task ended is not cut off.
@@ -75,7 +75,7 @@ class LiftedSession:
         return StepResult(Observation.of(_text(observation, "step")), paid, self._total, cause)
 
     async def public_state(self) -> JSON:
-        """Return the last `info`, and both flags of the last step."""
+        """Return the last `info`."""
         return self._shown
 
     async def reported_return(self) -> float:
@@ -87,6 +87,17 @@ class LiftedSession:
         if not self._is_over:
             raise SessionError("the episode is not over, so that it has no return yet")
         return self._total
+
+    async def suggest(self) -> str | None:
+        """Return a random action of the environment's own; asking for it does not change what happens next."""
+        sample = self._env.sample_random_action
+        try:
+            suggested = await asyncio.get_running_loop().run_in_executor(
+                self._threads, OwnGenerators().run, sample
+            )
+        except Exception:  # noqa: BLE001 - GEM's own class raises, and some environments of GEM fail at it
+            return None
+        return suggested if isinstance(suggested, str) else None
 
     async def close(self) -> None:
         """Close the environment where it can be closed; GEM's own class has no `close`."""
@@ -196,14 +207,22 @@ _LOSSES = (
         "GEM lists no tasks: the seeds from 0 became the tasks of one split, train",
     ),
     Loss(
+        PieceName.INITIAL_STATE,
+        "approximated",
+        "the task decides the seed that reset is given, so the seed of an episode changes nothing",
+        Concern.SEED,
+    ),
+    Loss(
         PieceName.EPISODE_END,
         "approximated",
-        "GEM says that an episode ended and whether it was cut off, and not why: causes are submitted or budget",
+        "GEM says whether an episode was cut off, and not why it ended: causes are submitted or budget; where an "
+        "environment sets both flags, it is submitted",
+        Concern.END_AND_CAUSE,
     ),
     Loss(
         PieceName.STATE_BETWEEN_TURNS,
         "approximated",
-        "the episode lives in the source's process; it cannot be stored or forked from outside",
+        "the episode lives in the source's process, where get_state, set_state and spawn cannot be reached",
     ),
 )
 

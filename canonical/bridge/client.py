@@ -106,6 +106,15 @@ class BridgeSession:
         """
         return float(await self._ask("return", {"return": True}))
 
+    async def suggest(self) -> str | None:
+        """Return a random action that the source proposes, or None where it proposes none.
+
+        Raises:
+            SessionError: The source is gone.
+        """
+        value: str | None = await self._ask("suggested", {"suggest": True})
+        return value
+
     async def close(self) -> None:
         """End the episode and free it. Closing twice is harmless."""
         self._writer.close()

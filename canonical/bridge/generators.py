@@ -22,10 +22,10 @@ class OwnGenerators:
         self._states: tuple[Any, Any] | None = None
 
     def run(self, work: Callable[[], ResultT]) -> ResultT:
-        """Carry out work with this session's generators, and keep their states for its next call.
+        """Carry out work with this session's generators, keep their states for its next call, and put the others back.
 
-        The generators begin where those of the process are, so a session whose environment is never seeded is not
-        reproducible, as it would not be anywhere else.
+        They begin where those of the process are, which its sessions leave as they are. So whatever an environment draws
+        without having been seeded is the same in each session, and not what it would be anywhere else.
         """
         with _LOCK:
             before = _read()
@@ -35,11 +35,7 @@ class OwnGenerators:
                 return work()
             finally:
                 self._states = _read()
-                if self._began:
-                    _write(before)
-                self._began = True
-
-    _began = False
+                _write(before)
 
 
 def _read() -> tuple[Any, Any]:

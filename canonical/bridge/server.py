@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from canonical.adapter import Session, SessionError
-from canonical.bridge.source import Source
+from canonical.bridge.source import Source, SuggestingSession
 from canonical.bridge.wire import LINE_LIMIT, split_address, write_frame
 from canonical.transcript import action_from_json
 
@@ -102,6 +102,8 @@ async def _answer(session: Session, request: dict[str, Any]) -> dict[str, Any]:
             return {"stepped": (await session.step(action_from_json(action))).to_json()}
         case {"state": True}:
             return {"state": await session.public_state()}
+        case {"suggest": True}:
+            return {"suggested": await session.suggest() if isinstance(session, SuggestingSession) else None}
         case {"return": True}:
             return {"return": await session.reported_return()}
         case _:

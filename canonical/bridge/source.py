@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from canonical.adapter import Loss, Session
 from canonical.content import JSON
@@ -99,7 +99,7 @@ def facts_from_json(value: Mapping[str, Any]) -> SourceFacts:
         text_tool=value["text_tool"],
         aggregation=Aggregation(value["aggregation"]),
         max_turns=value["max_turns"],
-        losses=tuple(Loss(**loss) for loss in value["losses"]),
+        losses=tuple(Loss.from_json(loss) for loss in value["losses"]),
     )
 
 
@@ -138,6 +138,14 @@ def identifier(text: str) -> str:
     """Return a lower-case identifier that resembles a text."""
     name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     return name if name[:1].isalpha() else f"source_{name}"
+
+
+@runtime_checkable
+class SuggestingSession(Session, Protocol):
+    """Be a session of a source that knows random actions of its own, for proofs that need some."""
+
+    async def suggest(self) -> str | None:
+        """Return a random action as text, or None; asking for it does not change what happens next."""
 
 
 class Source(Protocol):
