@@ -224,17 +224,23 @@ def _plain(value: JSON) -> JSON:
 def collect_tools(owner: type) -> tuple[Tool, ...]:
     """Return the tools of a class, base classes first, in the order of definition.
 
+    Members that are tools already, under whatever name, are taken as they are.
+
     Raises:
         ToolDefinitionError: A marked method has no description, or a signature that JSON Schema cannot express.
     """
-    functions: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Callable[..., Any] | Tool] = {}
     for base in reversed(owner.__mro__):
         for name, member in vars(base).items():
-            if getattr(member, _MARK, False) or getattr(getattr(member, "__func__", None), _MARK, False):
+            if isinstance(member, Tool):
+                functions[name] = member
+            elif getattr(member, _MARK, False) or getattr(getattr(member, "__func__", None), _MARK, False):
                 functions[name] = member
             elif name in functions:
                 del functions[name]
-    return tuple(_make_tool(name, function) for name, function in functions.items())
+    return tuple(
+        member if isinstance(member, Tool) else _make_tool(name, member) for name, member in functions.items()
+    )
 
 
 _RESERVED = frozenset({"model_config"})
