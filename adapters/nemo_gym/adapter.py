@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from adapters.nemo_gym.compiler import CompiledServer, compile_environment, make_app, make_server
+from adapters.nemo_gym.connection import Connection
 from adapters.nemo_gym.project import write_project
-from adapters.nemo_gym.session import Connection, NeMoGymSession
+from adapters.nemo_gym.session import NeMoGymSession
 from canonical.adapter import Endpoint, Feature, Level, SessionError, Support
 from canonical.content import JSON
 from canonical.environment import Environment

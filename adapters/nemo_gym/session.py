@@ -7,23 +7,14 @@ import base64
 import json
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from http.cookies import SimpleCookie
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
 
-from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.server_utils import (
-    GlobalAIOHTTPAsyncClientConfig,
-    ServerClient,
-    global_aiohttp_client_exit,
-    is_global_aiohttp_client_setup,
-    set_global_aiohttp_client,
-)
-from omegaconf import OmegaConf
-
+from adapters.nemo_gym.connection import ABANDONED, Connection, Requests
 from adapters.nemo_gym.project import make_row, write_project
 from adapters.nemo_gym.wire import (
     RESULT_TYPE,
@@ -44,71 +35,7 @@ from canonical.episode import StartError
 from canonical.step import StepResult
 from canonical.transcript import Action
 
-SERVER = "environment"
-"""The name of the resources server in the client's configuration."""
-
-PATIENCE = 5.0
-"""After how many seconds without an answer, and how often from then on, the server is asked whether it is there."""
-
-_ABANDONED = "an earlier request was abandoned before its answer came"
-
-
-class Connection:
-    """Hold the way to one server, for all sessions with it: NeMo Gym's client, and whether the server was there.
-
-    Args:
-        host: The server's host.
-        port: The server's port.
-    """
-
-    def __init__(self, host: str, port: int) -> None:
-        place = {"host": host, "port": port, "entrypoint": "app.py", "domain": "other"}
-        self.client = ServerClient(
-            head_server_config=BaseServerConfig(host="127.0.0.1", port=1),
-            global_config_dict=OmegaConf.create({SERVER: {"resources_servers": {SERVER: place}}}),
-        )
-        self.place = f"{host}:{port}"
-        self._was_there = False
-
-    async def ready(self) -> None:
-        """Make sure that the client of this event loop exists and that the server was there once.
-
-        Raises:
-            SessionError: Nobody answers.
-        """
-        await _share_client()
-        if not self._was_there:
-            status = await self.poll()
-            if status != "success":
-                raise SessionError(f"no server answers at {self.place}: {status.replace('_', ' ')}")
-            self._was_there = True
-
-    async def poll(self) -> str:
-        """Return what NeMo Gym's own question for the server's state says, such as `success`."""
-        return await asyncio.to_thread(self.client.poll_for_status, SERVER)
-
-
-_lifetimes: dict[int, AsyncGenerator[None, None]] = {}
-
-
-async def _share_client() -> None:
-    # NeMo Gym's requests share one client per process, which belongs to the event loop that it was made on. Made here,
-    # it needs no configuration; an asynchronous generator is what an event loop closes when it ends.
-    if not is_global_aiohttp_client_setup():
-        lifetime = _lifetime()
-        _lifetimes[id(lifetime)] = lifetime
-        await anext(lifetime)
-
-
-async def _lifetime() -> AsyncGenerator[None, None]:
-    client = set_global_aiohttp_client(GlobalAIOHTTPAsyncClientConfig())
-    try:
-        yield
-    finally:
-        await client.close()
-        # It runs an event loop of its own, hence the thread; for a closed client it only forgets it.
-        await asyncio.to_thread(global_aiohttp_client_exit)
-        _lifetimes.clear()
+_REFUSED = 400
 
 
 class NeMoGymSession:
@@ -124,12 +51,10 @@ class NeMoGymSession:
     def __init__(self, connection: Connection, receive_timeout: float) -> None:
         self._connection = connection
         self._receive_timeout = receive_timeout
-        self._lost: str | None = None
-        self._is_gone = False
+        self._requests = Requests(connection, receive_timeout)
         self._is_closed = False
         self._seeding: asyncio.Future[Opened] | None = None
         self._seeded: dict[str, Any] | None = None
-        self._cookies: SimpleCookie = SimpleCookie()
         self._opened: Opened | None = None
         self._played: list[tuple[Action, StepResult]] = []
         self._output: list[dict[str, JSON]] = []
@@ -142,16 +67,16 @@ class NeMoGymSession:
         Raises:
             SessionError: The server refused or failed, or the session is lost.
         """
-        self._check()
+        self._requests.check()
         await self._check_verified()
         # Shielded, because the server makes the episode all the same, and only its answer says how to free it.
         seeding = self._seeding = asyncio.ensure_future(self._seed(task, seed))
         try:
             opened = await asyncio.shield(seeding)
         except asyncio.CancelledError:
-            self._lost = _ABANDONED
+            self._requests.lost = ABANDONED
             raise
-        self._check()
+        self._requests.check()
         return opened
 
     async def open_at(self, compiled: Any, split: str, index: int | None, seed: int, /) -> Opened:
@@ -190,7 +115,7 @@ class NeMoGymSession:
         Raises:
             SessionError: The server refused or failed, or the session is lost.
         """
-        self._check()
+        self._requests.check()
         self._has_reward = False
         body = await self._ask(*write_action(action))
         try:
@@ -256,7 +181,7 @@ class NeMoGymSession:
         return {
             "seeded": None if self._seeded is None else self._seeded["answer"],
             "result": None if self._last is None else self._last.to_json(),
-            "cookies": [_decode(morsel.value) for morsel in self._cookies.values()],
+            "cookies": [_decode(morsel.value) for morsel in self._requests.cookies.values()],
         }
 
     async def reported_return(self) -> float:
@@ -267,7 +192,7 @@ class NeMoGymSession:
         """
         if self._last is None or self._last.cause is None:
             raise SessionError("the episode is not over, so that it has no return yet")
-        self._check()
+        self._requests.check()
         verified = await self._verify()
         if verified is None:
             raise SessionError("the episode is verified already")
@@ -284,15 +209,11 @@ class NeMoGymSession:
         if self._is_closed:
             return
         self._is_closed = True
-        self._lost = self._lost or "it is closed"
+        self._requests.lost = self._requests.lost or "it is closed"
         if self._seeding is not None:
             await asyncio.wait({self._seeding})
-        if not self._is_gone:
+        if not self._requests.is_gone:
             await self._check_verified()
-
-    def _check(self) -> None:
-        if self._lost is not None:
-            raise SessionError(f"this session cannot be used any more: {self._lost}; connect a new one")
 
     async def _check_verified(self) -> None:
         last, verified = self._last, await self._verify()
@@ -327,11 +248,11 @@ class NeMoGymSession:
             answer = json.loads(await self._ask("/verify", "application/json", write_json(asked)))
         except SessionError:
             # Nothing is left to verify when the server is gone, or when it has said before that there is no reward.
-            if self._has_reward and not self._is_gone:
+            if self._has_reward and not self._requests.is_gone:
                 raise
             return None
         finally:
-            self._cookies = SimpleCookie()
+            self._requests.cookies = SimpleCookie()
         try:
             _check_answer(answer, asked, self._last)
             return float(answer["reward"])
@@ -341,77 +262,10 @@ class NeMoGymSession:
     async def _ask(
         self, path: str, media_type: str, body: bytes, *, accept: str | None = RESULT_TYPE
     ) -> bytes:
-        if not is_global_aiohttp_client_setup():
-            # NeMo Gym would make another client from the arguments of this process, which are not its own to read.
-            self._is_gone, self._lost = True, "the client of its event loop is closed"
-            raise SessionError(self._lost)
-        headers = {"Content-Type": media_type, **({} if accept is None else {"Accept": accept})}
-        watch = _Watch(self._connection.poll)
-        try:
-            async with asyncio.timeout(self._receive_timeout) as limit, watch.over(limit):
-                answer = await self._connection.client.post(
-                    SERVER, path, data=body, headers=headers, cookies=self._cookies
-                )
-                content = await answer.read()
-        except TimeoutError as error:
-            self._is_gone = watch.is_gone
-            self._lost = (
-                f"the connection is lost: no server answers at {self._connection.place}"
-                if watch.is_gone
-                else f"the server did not answer within {self._receive_timeout:g} s"
-            )
-            raise SessionError(self._lost) from error
-        except OSError as error:
-            self._is_gone = True
-            self._lost = f"the connection is lost: {str(error) or type(error).__name__}"
-            raise SessionError(self._lost) from error
-        except asyncio.CancelledError:
-            self._lost = _ABANDONED
-            raise
-        if answer.cookies:
-            self._cookies = answer.cookies
-        if not answer.ok:
-            raise SessionError(f"{_reason(content)} (status {answer.status})")
+        status, content = await self._requests.post(path, media_type, body, accept=accept)
+        if status >= _REFUSED:
+            raise SessionError(f"{_reason(content)} (status {status})")
         return content
-
-
-class _Watch:
-    """End a wait for a server that is gone; NeMo Gym's requests try again for ever."""
-
-    def __init__(self, poll: Callable[[], Awaitable[str]]) -> None:
-        self._poll = poll
-        self._limit: asyncio.Timeout | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._polling: asyncio.Task[None] | None = None
-        self.is_gone = False
-
-    def over(self, limit: asyncio.Timeout) -> _Watch:
-        self._limit = limit
-        return self
-
-    async def __aenter__(self) -> None:
-        self._arm()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._limit = None
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._look)
-
-    def _look(self) -> None:
-        self._polling = asyncio.get_running_loop().create_task(self._look_closely())
-
-    async def _look_closely(self) -> None:
-        is_gone = await self._poll() == "connection_error"
-        if self._limit is None:
-            return
-        if is_gone:
-            self.is_gone = True
-            self._limit.reschedule(asyncio.get_running_loop().time())
-        else:
-            self._arm()
 
 
 _writing = Lock()
@@ -524,6 +378,3 @@ def _reason(content: bytes) -> str:
 def _malformed(what: str, error: Exception) -> SessionError:
     reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
     return SessionError(f"{what} is not what a compiled environment sends: {reason}")
-
-
-__all__ = ["Connection", "NeMoGymSession"]

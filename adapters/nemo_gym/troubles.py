@@ -25,7 +25,7 @@ from omegaconf import OmegaConf
 from pydantic import Field
 from starlette.testclient import TestClient
 
-from adapters.nemo_gym.session import Connection
+from adapters.nemo_gym.connection import Connection
 from canonical.adapter import SessionError
 from canonical.listening import listen
 from canonical.trouble import Shown

@@ -16,8 +16,8 @@ from nemo_gym.server_utils import ServerClient
 from omegaconf import OmegaConf
 from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 
+from adapters.nemo_gym.connection import share_client
 from adapters.nemo_gym.project import agent_name, make_config, make_row, server_name
-from adapters.nemo_gym.session import _share_client
 from canonical.episode import Episode
 from canonical.step import Cause
 from canonical.tool import ToolCall
@@ -113,7 +113,7 @@ class Rollouts:
         row = await make_row(environment, environment.tasks().get(task), seed, salt="s")
         row["responses_create_params"]["metadata"] = {"script": number}
         row |= changes
-        await _share_client()
+        await share_client()
         resolved = OmegaConf.create(self.config)
         name = agent_name(environment)
         settings = self.config[name]["responses_api_agents"]["simple_agent"]

@@ -37,7 +37,7 @@ def test_two_thousand_sessions_of_which_nothing_tells_the_server_are_freed_when_
             session = await connection.__aenter__()
             await session.open("train/0", 0)
             # From here on nothing of this session reaches the server, as when the client's process has died.
-            session._lost = "abandoned"
+            session._requests.lost = "abandoned"
             await connection.__aexit__(None, None, None)
 
     with serve_standing(environment, NeMoGymAdapter(session_ttl=0.5)) as server:
