@@ -32,6 +32,8 @@ from bench.stacks import ROOT, Stack
 from canonical.catalogue import load_environment
 from rosetta.console import Console, output_options
 from rosetta.options import choose_stack, framework_option, make_ready, out_folder_option, release_option
+from rosetta.signals import hear_signals
+from rosetta.sources import playing, source_options
 
 _DRAIN_S = 30.0
 
@@ -78,6 +80,7 @@ _host_option = click.option("--host", default="127.0.0.1", show_default=True, he
 @_proxy_option(required=False)
 @_target_option
 @_drain_option
+@source_options
 @click.option("--build", is_flag=True, help="Build the stack first when it is not ready.")
 @output_options
 def serve(
@@ -94,31 +97,38 @@ def serve(
     build: bool,
     quiet: bool,
     as_json: bool,
+    **said: Any,
 ) -> None:
     """Serve ENVIRONMENT with a framework's own server until interrupted; open sessions then have --drain seconds to end.
+
+    ENVIRONMENT may be one of another framework, FRAMEWORK:REFERENCE, which then runs in a stack of its own.
 
     With --replicas and --proxy it is served by many processes behind one address; a process that dies is started anew.
     SIGHUP starts all of them anew, one after the other, each when its sessions have ended.
     """
     console = Console(quiet=quiet, as_json=as_json)
-    load_environment(environment)
     chosen = _server_stack(framework, release)
     if proxy_name is None and (replicas or 1) > 1:
         raise click.UsageError(
             f"{replicas} replicas need a proxy before them: add --proxy {', --proxy '.join(proxy_names())}"
         )
-    if proxy_name is None:
-        make_ready([chosen], console, build=build)
-        asyncio.run(_serve_alone(chosen, environment, (host, port), drain, console))
-        return
-    proxy = load_proxy(proxy_name)
-    find_binary(proxy)
+    proxy = None if proxy_name is None else load_proxy(proxy_name)
+    if proxy is not None:
+        find_binary(proxy)
     make_ready([chosen], console, build=build)
-    request = FleetRequest(
-        stack=chosen, environment=environment, replicas=replicas or 1, proxy=proxy, host=host, port=port,
-        target_sessions=target_sessions,
-    )  # fmt: skip
-    asyncio.run(_serve_fleet(request, drain, console))
+
+    async def run() -> None:
+        async with playing(environment, said, console, build=build) as name:
+            if proxy is None:
+                await _serve_alone(chosen, name, (host, port), drain, console)
+                return
+            request = FleetRequest(
+                stack=chosen, environment=name, replicas=replicas or 1, proxy=proxy, host=host, port=port,
+                target_sessions=target_sessions,
+            )  # fmt: skip
+            await _serve_fleet(request, drain, console)
+
+    asyncio.run(run())
 
 
 def _server_stack(framework: str, release: str | None) -> Stack:
@@ -140,7 +150,7 @@ async def _serve_alone(
         except RequestFailed as error:
             raise click.ClickException(error.reason) from error
         # Not before: until it serves, a signal ends it at once.
-        stop = _hear_signals()
+        stop = hear_signals()
         console.result(
             f"{environment} is served by {stack.label} at {serving.url} (Ctrl-C ends it)",
             {"url": serving.url, "settings": serving.settings},
@@ -163,7 +173,7 @@ async def _serve_alone(
 
 
 async def _serve_fleet(request: FleetRequest, drain_s: float, console: Console) -> None:
-    stop = _hear_signals()
+    stop = hear_signals()
     async with serve_fleet(request, on_event=console.say) as fleet:
         console.result(
             f"{request.environment} is served by {request.replicas} processes of {request.stack.label} behind "
@@ -223,13 +233,6 @@ async def _drain(
         console.say(f"{'1 session was' if total == 1 else f'{total:,} sessions were'} cut off ({each})")
 
 
-def _hear_signals() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
 async def _until(stop: asyncio.Event, *failures: asyncio.Task[None]) -> None:
     """Wait for the signal, or for the error of one of the tasks."""
     stopped = asyncio.create_task(stop.wait())
@@ -277,7 +280,7 @@ def balance(
     replicas = tuple(_place(number, place) for number, place in enumerate(places, 1))
 
     async def run() -> None:
-        stop = _hear_signals()
+        stop = hear_signals()
         check_port(host, port)
         plan = plan_fleet(chosen, replicas, host=host, port=port, target_sessions=target_sessions)
         for sentence in plan.shortages():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -132,6 +132,17 @@ def seed_tasks(count: int) -> tuple[Task, ...]:
 def seed_of(task: str) -> int:
     """Return the seed that a task of `seed_tasks` stands for."""
     return int(task.partition("/")[2])
+
+
+def task_ids(split: str, rows: Sequence[Any]) -> list[str]:
+    """Return ids for the tasks of a split: by the `id` of their rows where each has one of its own, else by their places."""
+    split = split.replace("/", "_") or "train"
+    named = [
+        str(row["id"]) for row in rows if isinstance(row, Mapping) and isinstance(row.get("id"), str | int)
+    ]
+    if len(set(named)) != len(rows) or "" in named:
+        named = [str(place) for place in range(len(rows))]
+    return [name if name.startswith(f"{split}/") else f"{split}/{name}" for name in named]
 
 
 def identifier(text: str) -> str:

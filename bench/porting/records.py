@@ -1,0 +1,168 @@
+"""The record of a port: what `loss.json` holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from canonical.adapter import Loss
+from canonical.stone import Concern, PieceName
+
+LOSS_FILE = "loss.json"
+EPISODES_FILE = "episodes.jsonl"
+PAGE_FILE = "PORT.md"
+
+
+class PortError(ValueError):
+    """Report a folder that holds no port: which, and what is wrong with it."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LossEntry(_Record):
+    """Hold what happens to a piece, or to a part of it.
+
+    Attributes:
+        piece: Which of the eleven pieces.
+        status: What becomes of it.
+        note: What a trainer will notice.
+        concern: Which of the things that trainers notice first it is about.
+    """
+
+    piece: PieceName
+    status: Literal["preserved", "approximated", "lost"]
+    note: str = ""
+    concern: Concern | None = None
+
+    @classmethod
+    def of(cls, loss: Loss) -> LossEntry:
+        """Return a loss as it is recorded."""
+        return cls(piece=loss.piece, status=loss.status, note=loss.note, concern=loss.concern)
+
+    def loss(self) -> Loss:
+        """Return what was recorded."""
+        return Loss(self.piece, self.status, self.note, self.concern)
+
+
+class SourceRecord(_Record):
+    """Say what was ported, so that it can be lifted again.
+
+    Attributes:
+        name: As the user named it.
+        framework: The framework that owns it.
+        stack: The stack that ran it.
+        packages: The installed packages, with exact versions.
+        tasks: How many tasks it has.
+        tools: The names of its tools.
+        options: What the user said about it.
+    """
+
+    name: str
+    framework: str
+    stack: str
+    packages: dict[str, str]
+    tasks: int
+    tools: list[str]
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class TargetRecord(_Record):
+    """Say where it was ported to.
+
+    Attributes:
+        framework: The framework.
+        stack: The stack.
+        packages: The installed packages, with exact versions.
+    """
+
+    framework: str
+    stack: str
+    packages: dict[str, str]
+
+
+class Mismatch(_Record):
+    """Hold the first place where two sides of a port differ in an episode.
+
+    Attributes:
+        episode: Which episode, counted from 0.
+        task: Its task.
+        between: Which sides: the source itself and the bridge, or the bridge and the target.
+        step: The step, counted from 0; None before the first.
+        piece: What differs.
+        source: What the source's side shows.
+        target: What the target's side shows.
+    """
+
+    episode: int
+    task: str
+    between: Literal["source and bridge", "bridge and target"]
+    step: int | None
+    piece: str
+    source: str
+    target: str
+
+
+class ProofRecord(_Record):
+    """Hold what `verify-port` saw.
+
+    Attributes:
+        episodes: How many episodes were played on every side.
+        steps: How many actions they took.
+        kinds: Kind of episode -> how many.
+        mismatches: Where sides differ that must not, the first place of each episode and pair of sides.
+        returns: How many returns were read on both sides, and compared.
+        seconds: How long it took.
+    """
+
+    episodes: int
+    steps: int
+    kinds: dict[str, int]
+    mismatches: list[Mismatch] = Field(default_factory=list)
+    returns: int = 0
+    seconds: float
+
+
+class PortRecord(_Record):
+    """Hold a port.
+
+    Attributes:
+        format: The format of the file.
+        source: What was ported.
+        target: Where to.
+        ledger: What becomes of each piece.
+        accepted: The pieces whose loss the user accepted.
+        proof: What was proven; absent until it was.
+    """
+
+    format: Literal[1] = 1
+    source: SourceRecord
+    target: TargetRecord
+    ledger: list[LossEntry]
+    accepted: list[PieceName] = Field(default_factory=list)
+    proof: ProofRecord | None = None
+
+
+def write_port(record: PortRecord, folder: Path) -> None:
+    """Write the record of a port into its folder."""
+    (folder / LOSS_FILE).write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def read_port(folder: Path) -> PortRecord:
+    """Read the record of a port.
+
+    Raises:
+        PortError: The folder holds none that can be read.
+    """
+    path = folder / LOSS_FILE
+    try:
+        return PortRecord.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise PortError(f"{folder} holds no port: {error}") from error
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        place = ".".join(map(str, detail["loc"]))
+        raise PortError(f"{path} is not the record of a port: {place}: {detail['msg']}") from error
