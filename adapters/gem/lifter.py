@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -14,10 +15,12 @@ from typing import Any, TypeVar
 import gem
 from gem.envs.registration import ENV_REGISTRY
 
+from adapters.gem.compiler import compile_environment
 from canonical.adapter import Loss, Opened, SessionError
 from canonical.bridge.generators import OwnGenerators
 from canonical.bridge.imports import import_named
 from canonical.bridge.source import (
+    COMPILED,
     TEXT_SPEC,
     TEXT_TOOL,
     LiftError,
@@ -27,6 +30,7 @@ from canonical.bridge.source import (
     seed_of,
     seed_tasks,
 )
+from canonical.catalogue import load_environment
 from canonical.content import JSON, Message, Observation, Text
 from canonical.step import Cause, StepResult
 from canonical.stone import Concern, PieceName
@@ -170,8 +174,10 @@ class GemLifter:
         """
         for name in options.imports:
             import_named(name)
+        if reference.startswith(COMPILED):
+            reference = compile_environment(load_environment(reference.removeprefix(COMPILED))).env_id
         if reference not in ENV_REGISTRY:
-            near = ", ".join(_near(reference)) or "none that resembles it"
+            near = ", ".join(_near(reference)) or "it has none that resembles it"
             raise LiftError(
                 f"GEM has no environment {reference!r} ({near}); --import the module that registers it"
             )
@@ -233,10 +239,8 @@ def _turns(limit: Any, options: LiftOptions) -> int:
     return limit + 1 if is_limit else options.max_turns
 
 
-def _near(reference: str) -> Iterator[str]:
-    words = [word for word in reference.lower().replace("-", ":").split(":") if len(word) > 2]
-    found = [name for name in sorted(ENV_REGISTRY) if any(word in name.lower() for word in words)]
-    yield from found[:6]
+def _near(reference: str) -> list[str]:
+    return get_close_matches(reference, sorted(ENV_REGISTRY), n=6, cutoff=0.3)
 
 
 LIFTER = GemLifter()

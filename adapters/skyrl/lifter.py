@@ -14,11 +14,21 @@ from typing import Any, TypeVar
 
 import skyrl_gym
 
+from adapters.skyrl.compiler import compile_environment
 from adapters.skyrl.conversation import read_content
 from canonical.adapter import Loss, Opened, SessionError
 from canonical.bridge.generators import OwnGenerators
 from canonical.bridge.imports import import_named, read_rows
-from canonical.bridge.source import TEXT_SPEC, TEXT_TOOL, LiftError, LiftOptions, SourceFacts, identifier
+from canonical.bridge.source import (
+    COMPILED,
+    TEXT_SPEC,
+    TEXT_TOOL,
+    LiftError,
+    LiftOptions,
+    SourceFacts,
+    identifier,
+)
+from canonical.catalogue import load_environment
 from canonical.content import JSON, Block, Message, Observation
 from canonical.step import Cause, StepResult
 from canonical.stone import Concern, PieceName
@@ -173,6 +183,11 @@ class SkyRLLifter:
         """
         for name in options.imports:
             import_named(name)
+        if reference.startswith(COMPILED):
+            reference, rows = _compile(reference.removeprefix(COMPILED))
+            async with self._lift(reference, rows, options) as source:
+                yield source
+            return
         if reference not in skyrl_gym.registry:
             known = ", ".join(sorted(skyrl_gym.registry))
             raise LiftError(
@@ -184,6 +199,13 @@ class SkyRLLifter:
                 "module:name, with the columns prompt, reward_spec and whatever else the environment reads"
             )
         rows = _numbered(read_rows(options.data), reference)
+        async with self._lift(reference, rows, options) as source:
+            yield source
+
+    @asynccontextmanager
+    async def _lift(
+        self, reference: str, rows: Mapping[str, Row], options: LiftOptions
+    ) -> AsyncIterator[LiftedSource]:
         with ThreadPoolExecutor(_MAX_ENV_WORKERS, thread_name_prefix="skyrl-source") as threads:
             source = LiftedSource(
                 SourceFacts(
@@ -208,10 +230,23 @@ class SkyRLLifter:
             try:
                 await first.open(next(iter(rows)), 0)
             except SessionError as error:
-                raise LiftError(f"the first row of {options.data} cannot be played: {error}") from error
+                where = options.data or reference
+                raise LiftError(f"the first row of {where} cannot be played: {error}") from error
             finally:
                 await first.close()
             yield source
+
+
+def _compile(name: str) -> tuple[str, dict[str, Row]]:
+    environment = load_environment(name)
+    env_id = f"compiled_{environment.name}"
+    compiled = compile_environment(environment)
+    skyrl_gym.register(id=env_id, entry_point=compiled)
+    # Named by their tasks and without prompts, which would start an episode of each.
+    rows = {
+        task.id: {"prompt": [], "extra_info": {"task": task.id, "seed": 0}} for task in environment.tasks()
+    }
+    return env_id, rows
 
 
 def _numbered(rows: Sequence[tuple[str, Row]], reference: str) -> dict[str, Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from canonical.adapter import Loss
 from canonical.stone import Concern, PieceName
@@ -13,6 +13,8 @@ from canonical.stone import Concern, PieceName
 LOSS_FILE = "loss.json"
 EPISODES_FILE = "episodes.jsonl"
 PAGE_FILE = "PORT.md"
+MATRIX_FILE = "ports.json"
+MATRIX_PAGE = "ports.md"
 
 
 class PortError(ValueError):
@@ -144,6 +146,100 @@ class PortRecord(_Record):
     ledger: list[LossEntry]
     accepted: list[PieceName] = Field(default_factory=list)
     proof: ProofRecord | None = None
+
+
+class Unported(_Record):
+    """Hold a port that could not be made.
+
+    Attributes:
+        source: The source, as it is named on a command line.
+        target: The framework that it was to be ported to, or nothing where the source itself could not be lifted.
+        reason: Why not.
+    """
+
+    source: str
+    target: str = ""
+    reason: str
+
+
+class MatrixSource(_Record):
+    """Name a row of the matrix.
+
+    Attributes:
+        name: The source, as it is named on a command line.
+        what: What it is, in a few words.
+        framework: The framework that owns it.
+        baseline: Whether it is the Wordle that was written by hand for the framework.
+    """
+
+    name: str
+    what: str
+    framework: str
+    baseline: bool = False
+
+
+class RoundTrip(_Record):
+    """Hold a source that was ported to another framework, lifted out of it, and ported back.
+
+    Attributes:
+        source: The source, as it is named on a command line.
+        through: The framework that it was ported to in between.
+        proof: What was seen on the source itself and at the end of the way.
+    """
+
+    source: str
+    through: str
+    proof: ProofRecord
+
+
+class PortMatrix(_Record):
+    """Hold many ports.
+
+    Attributes:
+        format: The format of the file.
+        written: When the last of them was proven.
+        commit: The commit that wrote it; None outside of a checkout.
+        dirty: Whether there were changes that are not committed.
+        sources: The rows.
+        targets: The columns.
+        ports: What was ported, and proven.
+        unported: What could not be.
+        round_trips: What went there and back.
+        seconds: How long all of it took.
+    """
+
+    format: Literal[1] = 1
+    written: AwareDatetime
+    commit: str | None = None
+    dirty: bool | None = None
+    sources: list[MatrixSource]
+    targets: list[str]
+    ports: list[PortRecord]
+    unported: list[Unported] = Field(default_factory=list)
+    round_trips: list[RoundTrip] = Field(default_factory=list)
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything was ported and nothing differs."""
+        proofs = [port.proof for port in self.ports] + [trip.proof for trip in self.round_trips]
+        return not self.unported and all(proof is not None and not proof.mismatches for proof in proofs)
+
+
+def read_matrix(path: Path) -> PortMatrix:
+    """Read the file of a matrix.
+
+    Raises:
+        PortError: It cannot be read, or is none.
+    """
+    try:
+        return PortMatrix.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise PortError(f"{path} cannot be read: {error}") from error
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        place = ".".join(map(str, detail["loc"]))
+        raise PortError(f"{path} is no matrix of ports: {place}: {detail['msg']}") from error
 
 
 def write_port(record: PortRecord, folder: Path) -> None:

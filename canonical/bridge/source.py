@@ -31,6 +31,10 @@ TEXT_SPEC = ToolSpec(
 """What an agent that must call tools is told of it."""
 
 
+COMPILED = "compiled:"
+"""What a reference begins with that names an environment of ours, lifted out of what it was compiled to; the name follows."""
+
+
 class LiftError(RuntimeError):
     """Report a source that cannot be lifted: what it is, what is wrong with it, what to do."""
 
