@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 ROOTS = ("canonical", "adapters")
@@ -15,6 +16,7 @@ ROOTS = ("canonical", "adapters")
 
 _DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROOTS)})(?:\.\w+)*")
 _NAME = r"[A-Za-z0-9_]+"
+_IS_NAME = re.compile(rf"{_NAME}(?:\.{_NAME})*")
 
 
 class VendoringError(ValueError):
@@ -22,16 +24,33 @@ class VendoringError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Module:
+    """Hold a module: its text, and whether it is a package."""
+
+    text: str
+    is_package: bool = False
+
+    @classmethod
+    def read(cls, path: Path) -> Module:
+        """Read a module from its file."""
+        return cls(path.read_text(encoding="utf-8"), path.name == "__init__.py")
+
+
+@dataclass(frozen=True, slots=True)
 class Closure:
-    """Hold the modules that code needs, those themselves included.
+    """Hold the modules that code needs.
 
     Attributes:
-        modules: Full name -> file, sorted by name. The packages above a module are among them.
+        modules: By full name, sorted. The packages above a module are among them.
         foreign: Top-level name of what is not of this project -> a module that imports it.
+        imported: Every full name that is imported -> a module that does.
+        texts: Every text constant that is a name.
     """
 
-    modules: Mapping[str, Path]
+    modules: Mapping[str, Module]
     foreign: Mapping[str, str]
+    imported: Mapping[str, str]
+    texts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +68,18 @@ class _Named:
     patterns: tuple[re.Pattern[str], ...] = field(default=())
 
 
-def modules_below(folder: Path, name: str) -> dict[str, Path]:
+def modules_below(folder: Path, name: str) -> dict[str, Module]:
     """Return the modules of a package, with the packages in it, by full name; folders without `__init__.py` are no part."""
-    found = {name: folder / "__init__.py"}
+    found = {name: Module.read(folder / "__init__.py")}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".py" and path.stem != "__init__":
-            found[f"{name}.{path.stem}"] = path
+            found[f"{name}.{path.stem}"] = Module.read(path)
         elif (path / "__init__.py").is_file():
             found |= modules_below(path, f"{name}.{path.name}")
     return found
 
 
-def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Path]) -> Closure:
+def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Module]) -> Closure:
     """Return the modules that some code needs, however it gets hold of them.
 
     Besides the statements that import, a module is needed where its full name is a text (a program that is put together
@@ -69,13 +88,14 @@ def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Path]) -> C
 
     Args:
         first: Name and text of the code.
-        known: Full name -> file, of every module that may be taken along.
+        known: Every module that may be taken along, by full name.
 
     Raises:
         VendoringError: A file is not Python, or imports what is not known.
     """
-    taken: dict[str, Path] = {}
-    foreign: dict[str, str] = {}
+    taken: dict[str, Module] = {}
+    imported: dict[str, str] = {}
+    texts: set[str] = set()
     waiting: list[tuple[str, str]] = list(first)
 
     def take(module: str) -> None:
@@ -84,15 +104,17 @@ def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Path]) -> C
             name = ".".join(parts[:end])
             if name not in taken:
                 taken[name] = known[name]
-                waiting.append((name, known[name].read_text(encoding="utf-8")))
+                waiting.append((name, known[name].text))
 
     while waiting:
         place, text = waiting.pop()
         named = _named(place, text)
-        for name in named.imports:
-            if name.partition(".")[0] not in ROOTS:
-                foreign.setdefault(name.partition(".")[0], place)
-            elif (module := _module_of(name, known)) is not None:
+        texts |= named.texts
+        for name in sorted(named.imports):
+            imported.setdefault(name, place)
+            if not _is_own(name):
+                continue
+            if (module := _module_of(name, known)) is not None:
                 take(module)
             else:
                 raise VendoringError(f"{place} imports {name}, which is not here")
@@ -101,10 +123,11 @@ def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Path]) -> C
             is_meant = module in packages or module.rpartition(".")[0] in packages
             if is_meant or any(pattern.fullmatch(module) for pattern in named.patterns):
                 take(module)
-    return Closure(dict(sorted(taken.items())), foreign)
+    foreign = {name.partition(".")[0]: place for name, place in imported.items() if not _is_own(name)}
+    return Closure(dict(sorted(taken.items())), foreign, imported, frozenset(texts))
 
 
-def rewritten(place: str, text: str, home: str, taken: Mapping[str, Path]) -> str:
+def rewritten(place: str, text: str, home: str, taken: Mapping[str, Module]) -> str:
     """Return the text of a module with everything that names a module taken along saying where that is now.
 
     Statements that import, texts and comments are rewritten; everything else stays as it is, to the byte.
@@ -129,7 +152,7 @@ def rewritten(place: str, text: str, home: str, taken: Mapping[str, Path]) -> st
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode("utf-8", "ignore"))
 
     insertions: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(text):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and _is_own(node.module or ""):
             start = offset(node.lineno, node.col_offset)
             insertions.add(text.index(str(node.module), start))
@@ -142,13 +165,11 @@ def rewritten(place: str, text: str, home: str, taken: Mapping[str, Path]) -> st
                     )
                 if _is_own(alias.name):
                     insertions.add(offset(alias.lineno, alias.col_offset))
-        elif isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ):
+        elif isinstance(node, ast.JoinedStr | ast.Constant):
             start = offset(node.lineno, node.col_offset)
             stop = offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
             insertions.update(_mentions(text, start, stop, taken))
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline) if "#" in text else ():
         if token.type == tokenize.COMMENT:
             start = starts[token.start[0] - 1] + token.start[1]
             insertions.update(_mentions(text, start, start + len(token.string), taken))
@@ -157,10 +178,10 @@ def rewritten(place: str, text: str, home: str, taken: Mapping[str, Path]) -> st
     return text
 
 
-def _mentions(text: str, start: int, stop: int, taken: Mapping[str, Path]) -> Iterator[int]:
+def _mentions(text: str, start: int, stop: int, taken: Mapping[str, Module]) -> Iterator[int]:
     for found in _DOTTED.finditer(text, start, stop):
-        # The name of a top-level package alone is a word like others.
-        if _module_of(found.group(), taken) not in {None, *ROOTS}:
+        # The name of a top-level package alone is a word like others, unless a field says what is meant of it.
+        if _module_of(found.group(), taken) not in {None, *ROOTS} or text.startswith(".{", found.end()):
             yield found.start()
 
 
@@ -168,22 +189,33 @@ def _is_own(name: str) -> bool:
     return name.partition(".")[0] in ROOTS
 
 
-def _module_of(name: str, known: Mapping[str, Path]) -> str | None:
+def _module_of(name: str, known: Mapping[str, Module]) -> str | None:
     """Return the module that a dotted name begins with: what follows is an attribute of it."""
     while name and name not in known:
         name = name.rpartition(".")[0]
     return name or None
 
 
+@lru_cache(maxsize=512)
+def _nodes(text: str) -> tuple[ast.AST, ...]:
+    """Return what a module consists of, as far as it can name another; the same for all packages, so it is kept."""
+    kinds = (ast.Import, ast.ImportFrom, ast.JoinedStr)
+    return tuple(
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, kinds) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    )
+
+
 def _named(place: str, text: str) -> _Named:
     try:
-        tree = ast.parse(text)
+        nodes = _nodes(text)
     except (SyntaxError, ValueError) as error:
         raise VendoringError(f"{place} is not Python: {error}") from None
     imports: set[str] = set()
     texts: set[str] = set()
     patterns: list[re.Pattern[str]] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Import(names=names):
                 imports.update(alias.name for alias in names)
@@ -192,7 +224,7 @@ def _named(place: str, text: str) -> _Named:
                 imports.update(f"{module}.{alias.name}" for alias in names if alias.name != "*")
             case ast.ImportFrom():
                 raise VendoringError(f"{place}, line {node.lineno}: a relative import cannot be followed")
-            case ast.Constant(value=str(value)):
+            case ast.Constant(value=str(value)) if _IS_NAME.fullmatch(value):
                 texts.add(value)
             case ast.JoinedStr(values=values) if _begins_own(values):
                 patterns.append(re.compile("".join(map(_pattern, values))))
