@@ -88,7 +88,7 @@ async def lent(source: Any, address: str) -> AsyncIterator[BridgedEnvironment]:
 
 
 def actions_of(draw_seed: int) -> list[Action]:
-    rng = random.Random(draw_seed)  # noqa: S311 - reproducible
+    rng = random.Random(draw_seed)
     words = ["crane", "sloth", "zzzzz", "abc", "pious", ""]
     actions: list[Action] = [ToolCall("guess", {"word": rng.choice(words)}) for _ in range(rng.randint(1, 9))]
     if rng.random() < 0.3:
