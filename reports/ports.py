@@ -85,7 +85,8 @@ def _proof(proof: ProofRecord | None) -> list[str]:
     if proof is None:
         return ["Nothing yet: run `rosetta verify-port`."]
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(proof.kinds.items()))
-    differences = f"{len(proof.mismatches)} differences" if proof.mismatches else "no difference"
+    count = len(proof.mismatches)
+    differences = "no difference" if not count else f"{count} {'difference' if count == 1 else 'differences'}"
     seen = (
         f"{proof.episodes} episodes ({kinds}), {proof.steps:,} actions, played with the source itself, over the bridge and "
         f"through the target in {proof.seconds:.1f} s; {proof.returns} returns read as trainers read them: {differences}."
@@ -152,9 +153,15 @@ def _summary(matrix: PortMatrix) -> str:
     return (
         f"{sources} sources, {len(matrix.ports)} ports, {sum(proof.episodes for proof in proofs):,} episodes, "
         f"{sum(proof.steps for proof in proofs):,} actions on all sides: "
-        f"{'no port differs from its source' if not differ else f'{differ} ports differ from their source'}"
+        f"{_how_many(differ)}"
         f"{f'; {len(matrix.unported)} could not be made' if matrix.unported else ''}."
     )
+
+
+def _how_many(differ: int) -> str:
+    if not differ:
+        return "no port differs from its source"
+    return "1 port differs from its source" if differ == 1 else f"{differ} ports differ from their source"
 
 
 def _section(title: str, rows: Sequence[MatrixSource], matrix: PortMatrix) -> list[str]:

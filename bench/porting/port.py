@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from bench.client import start_worker
+from bench.conformance import absent_features
 from bench.porting.episodes import PortEpisode, record_episodes
 from bench.porting.ledger import BRIDGE, compose_ledger, target_losses, text_losses
 from bench.porting.probes import probe_source
 from bench.porting.records import LossEntry, PortRecord, ProofRecord, SourceRecord, TargetRecord
 from bench.porting.sources import RunningSource, SourceRequest, run_source
-from bench.porting.verify import Side, absent_features, verify
+from bench.porting.verify import Side, verify
 from bench.session import serve
 from bench.stacks import Stack
 from canonical.adapter import Feature, Level, Loss, Support

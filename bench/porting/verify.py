@@ -15,7 +15,7 @@ from bench.porting.episodes import Played, PortEpisode, RawEpisode, play_raw, pl
 from bench.porting.records import Mismatch, ProofRecord
 from bench.projection import project
 from bench.session import connect_session
-from canonical.adapter import Feature, Level, SessionError
+from canonical.adapter import Feature, SessionError
 from canonical.bridge.environment import BridgedEnvironment
 from canonical.content import ErrorCode, Observation
 from canonical.reference import ReferenceSession
@@ -45,12 +45,6 @@ class Side:
     environment: str
     url: str | None
     absent: frozenset[Feature]
-
-
-def absent_features(worker: Worker) -> frozenset[Feature]:
-    """Return what the framework of a worker declares absent."""
-    declared = worker.started.features
-    return frozenset(Feature(name) for name, said in declared.items() if said["level"] == Level.ABSENT.value)
 
 
 async def verify(

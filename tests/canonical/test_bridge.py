@@ -240,7 +240,8 @@ def test_a_source_that_fails_or_is_gone_ends_the_episode_and_says_so(address: st
         assert (result.reward, result.cause) == (0.0, Cause.ERROR)
         assert result.observation.text.endswith("This episode cannot go on.")
     assert "the oven is cold" in failed.observation.text
-    assert "is gone" in gone.observation.text
+    assert gone.observation.text.startswith("The source reference:wordle is gone: ")
+    assert address not in gone.observation.text
 
 
 def test_what_scores_at_the_end_is_asked_for_its_return_whoever_ends_the_episode(address: str) -> None:
