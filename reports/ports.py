@@ -92,6 +92,11 @@ def _proof(proof: ProofRecord | None) -> list[str]:
         f"through the target in {proof.seconds:.1f} s; {proof.returns} returns read as trainers read them: {differences}."
     )
     lines = [seen]
+    if proof.unrepeatable:
+        lines += [
+            "",
+            "The source shows something else each time, so there was nothing to compare: the episodes were only played.",
+        ]
     for one in proof.mismatches[:20]:
         lines += ["", *(f"    {line}" for line in render_mismatch(one).splitlines())]
     return lines
@@ -189,6 +194,8 @@ def _cell(record: PortRecord | None) -> str:
     losses = [entry.loss() for entry in record.ledger]
     counts = Counter(status_of(piece, losses) for piece in PieceName)
     differ = "0 differ" if not proof.mismatches else f"**{len(proof.mismatches)} differ**"
+    if proof.unrepeatable and not proof.mismatches:
+        differ = "nothing to compare: the source does not repeat itself"
     kept = "/".join(str(counts[status]) for status in STATUSES)
     return f"{proof.episodes} episodes, {differ}; {kept}"
 

@@ -259,10 +259,9 @@ def flag_of(piece: PieceName) -> str:
 async def _proven(record: PortRecord, surveyed: Surveyed, side: Side, console: Console) -> PortRecord:
     total = len(surveyed.episodes)
     with console.progress() as show:
-        proof = await prove(
-            surveyed, side, on_episode=lambda done: show(Progress("episodes", done, total, ""))
+        return await prove(
+            record, surveyed, side, on_episode=lambda done: show(Progress("episodes", done, total, ""))
         )
-    return record.model_copy(update={"proof": proof})
 
 
 def _written(record: PortRecord, folder: Path, console: Console) -> int:

@@ -118,7 +118,7 @@ async def _port(source: SourceRequest, surveyed: Surveyed, target: Stack) -> Por
     async with open_side(target, surveyed.running.environment) as side:
         # In a matrix of what is lost, losing is no reason to stop.
         record = describe_port(source, surveyed, target, side)
-        return record.model_copy(update={"proof": await prove(surveyed, side)})
+        return await prove(record, surveyed, side)
 
 
 def all_frameworks() -> list[str]:

@@ -116,6 +116,8 @@ class ProofRecord(_Record):
         steps: How many actions they took.
         kinds: Kind of episode -> how many.
         mismatches: Where sides differ that must not, the first place of each episode and pair of sides.
+        unrepeatable: Whether the source shows something else each time, so that nothing can be compared with it; the ledger
+            says so, and the episodes were played to see that they can be.
         returns: How many returns were read on both sides, and compared.
         seconds: How long it took.
     """
@@ -124,6 +126,7 @@ class ProofRecord(_Record):
     steps: int
     kinds: dict[str, int]
     mismatches: list[Mismatch] = Field(default_factory=list)
+    unrepeatable: bool = False
     returns: int = 0
     seconds: float
 

@@ -17,7 +17,7 @@ from bench.session import connect_session
 from bench.stacks import Stack
 from canonical.adapter import SessionError
 from canonical.bridge.environment import BridgedEnvironment
-from canonical.bridge.source import COMPILED, TEXT_TOOL, LiftError
+from canonical.bridge.source import COMPILED, TEXT_TOOL, LiftError, LiftOptions
 from canonical.dialect import write_calls
 from canonical.reference import ReferenceSession
 from canonical.tool import ToolCall
@@ -39,7 +39,9 @@ async def go_round(request: SourceRequest, surveyed: Surveyed, home: Stack, thro
     trip = RoundTrip(source=request.name, framework=request.framework, through=through.adapter)
     name = f"{through.adapter}:{COMPILED}{surveyed.running.environment}"
     try:
-        lifted = find_source(name, release=through.release.label)
+        # Where tasks are seeds, as many as the origin has tasks.
+        options = LiftOptions(tasks=len(surveyed.running.facts.tasks))
+        lifted = find_source(name, release=through.release.label, options=options)
         async with run_source(lifted) as running, open_side(home, running.environment) as side:
             return await _compare(trip, surveyed, bridged(running), side)
     except (LiftError, SessionError, WorkerError) as error:

@@ -25,6 +25,8 @@ from canonical.transcript import Transcript, differences
 
 WIDTH = 8
 """How many episodes are played at the same time."""
+SESSION = "session"
+"""The piece that differs where the target could not play an episode at all."""
 _ROUNDING = 1e-9
 _Difference: TypeAlias = tuple[int | None, str, str, str]
 _Sides: TypeAlias = Literal["source and bridge", "bridge and target"]
@@ -78,7 +80,7 @@ async def verify(
                 async with connect_session(side.worker, side.environment, url=side.url) as session:
                     through = await play_session(session, episode, environment)
             except SessionError as error:
-                apart.append(("bridge and target", (None, "session", "an episode", f"failed: {error}")))
+                apart.append(("bridge and target", (None, SESSION, "an episode", f"failed: {error}")))
             else:
                 apart += [
                     ("bridge and target", one) for one in _compare_target(side, environment, bridged, through)
