@@ -7,26 +7,11 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 _PIECE = 1 << 16
 _OFFERS = re.compile(rb"(?i)(?<=\r\n)(?:Sec-WebSocket-Extensions|Accept-Encoding)(?=:)")
 _CHUNK_EDGE = re.compile(rb"\r\n[0-9A-Fa-f]+\r\n")
-
-
-class Piece(NamedTuple):
-    """Say who sent how much at once.
-
-    Attributes:
-        connection: The place of the connection among the conversations.
-        is_request: Whether the client sent it.
-        size: How many bytes it has.
-    """
-
-    connection: int
-    is_request: bool
-    size: int
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +20,6 @@ class _Line:
     to_client: asyncio.StreamWriter
     asked: bytearray = field(default_factory=bytearray)
     answered: bytearray = field(default_factory=bytearray)
-    number: int = -1
 
 
 class Relay:
@@ -54,7 +38,6 @@ class Relay:
         self._is_recording = is_recording
         self._lines: list[_Line] = []
         self._kept: list[_Line] = []
-        self._pieces: list[Piece] = []
         self._talking: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._own_port = 0
@@ -88,10 +71,6 @@ class Relay:
         """Return what the client asked and what the server answered on each connection so far, as it was sent."""
         return [(bytes(line.asked), bytes(line.answered)) for line in self._kept]
 
-    def pieces(self) -> list[Piece]:
-        """Return in which order the bytes of all conversations came so far."""
-        return list(self._pieces)
-
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
         self._talking.add(task)
@@ -106,12 +85,11 @@ class Relay:
         line = _Line(to_server, to_client)
         self._lines.append(line)
         if self._is_recording:
-            line.number = len(self._kept)
             self._kept.append(line)
         try:
             await asyncio.gather(
-                self._carry(line, from_client, to_server, is_request=True),
-                self._carry(line, from_server, to_client, is_request=False),
+                self._carry(from_client, to_server, line.asked, is_request=True),
+                self._carry(from_server, to_client, line.answered, is_request=False),
             )
         except OSError:
             # One end is gone: that is for the other end to notice, not for the relay.
@@ -122,9 +100,8 @@ class Relay:
             to_client.transport.abort()
 
     async def _carry(
-        self, line: _Line, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_request: bool
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, kept: bytearray, *, is_request: bool
     ) -> None:
-        kept = line.asked if is_request else line.answered
         while piece := await source.read(_PIECE):
             if is_request:
                 # Of equal length, so that nothing that counts bytes is put out.
@@ -132,7 +109,6 @@ class Relay:
             if self._is_recording:
                 kept += piece
                 self.size += len(piece)
-                self._pieces.append(Piece(line.number, is_request, len(piece)))
             sink.write(piece)
             await sink.drain()
         if sink.can_write_eof():

@@ -22,6 +22,20 @@ def matches(pattern: str, path: str) -> bool:
     return any(_match(parts, names, "**", _name_matches) for parts in _alternatives(pattern))
 
 
+def find_flaw(pattern: str) -> str | None:
+    """Return why a glob that matches nothing is unlikely to say what was meant, or None."""
+    if pattern.startswith("/"):
+        return "the pattern begins with a slash, and paths are relative to the folder that is searched"
+    if ".." in pattern.split("/"):
+        return "the pattern leads out of the folder that is searched, which nothing below it matches"
+    expanded = _expand(pattern)
+    if any("{" in one for one in expanded):
+        return "a { in the pattern is never closed, so it stands for itself"
+    if any("[" in _tokens(part) for one in expanded for part in one.split("/")):
+        return "a [ in the pattern is never closed, so it stands for itself"
+    return None
+
+
 @cache
 def _alternatives(pattern: str) -> tuple[tuple[Any, ...], ...]:
     parts = (one.split("/") for one in _expand(pattern))

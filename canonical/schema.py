@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 from canonical.content import JSON
 from canonical.dialect import describe_tool
-from canonical.tool import ToolSpec
+from canonical.tool import ToolSpec, in_words
 
 
 class SchemaDialect(StrEnum):
@@ -351,7 +351,7 @@ class _StrictSchema(_Translation):
                 if "type" in rendered and "enum" not in rendered and _is_supported(key, schema[key]):
                     rendered[key] = schema[key]
                 else:
-                    sentences.append(text.format(schema[key]))
+                    sentences.append(in_words(text, schema[key]))
         if sentences:
             if "$ref" in rendered:
                 rendered = {"anyOf": [rendered]}  # nothing may stand beside a reference

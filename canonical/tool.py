@@ -6,9 +6,9 @@ import inspect
 import json
 import re
 import warnings
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -139,28 +139,113 @@ class Tool:
 
     def _explain(self, error: ValidationError) -> str:
         # The wording is ours, because pydantic's differs between the releases that the six frameworks pin.
-        by_argument: dict[str, ErrorDetails] = {}
+        by_place: dict[tuple[str, ...], ErrorDetails] = {}
+        places = _Places(self.spec.parameters)
         for detail in error.errors(include_url=False, include_context=False, include_input=False):
-            by_argument.setdefault(str(detail["loc"][0]) if detail["loc"] else "", detail)
-        properties = cast("Mapping[str, Mapping[str, JSON]]", self.spec.parameters.get("properties", {}))
-        definitions = cast("Mapping[str, JSON]", self.spec.parameters.get("$defs", {}))
-        reasons = []
-        for name, detail in islice(by_argument.items(), _MAX_REASONS):
-            label = quote(name)
-            if detail["type"] == "missing" and len(detail["loc"]) == 1:
-                reasons.append(f"{label} is required")
-            elif detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
-                accepted = ", ".join(json.dumps(key) for key in properties) or "none"
-                reasons.append(f"{label} is not an argument of this tool (its arguments: {accepted})")
-            else:
-                reasons.append(f"{label} must be {_describe(properties.get(name, {}), definitions)}")
-        left = len(by_argument) - len(reasons)
+            by_place.setdefault(places.path(detail), detail)
+        shown: Counter[str] = Counter()
+        reasons: list[str] = []
+        for path, detail in by_place.items():
+            shown[path[0]] += 1
+            if shown[path[0]] <= _MAX_IN_ONE and len(reasons) < _MAX_REASONS:
+                reasons.append(places.reason(path, detail))
+        left = len(by_place) - len(reasons)
         if left:
             reasons.append(f"and {left} more")
         return f"Invalid arguments for {self.name}: {'; '.join(reasons)}."
 
 
 _MAX_REASONS = 8
+_MAX_IN_ONE = 3
+"""How many mistakes are told of one argument; a list can hold thousands."""
+
+_MAX_INWARDS = 8
+"""How far into a value the place of a mistake is followed; a value that is nested more deeply is named as a whole."""
+
+
+class _Places:
+    """Name the place of a mistake, the item and the field, and say what is wanted there.
+
+    Args:
+        parameters: The schema of the arguments.
+    """
+
+    def __init__(self, parameters: Mapping[str, JSON]) -> None:
+        self._parameters = parameters
+        self._definitions = cast("Mapping[str, JSON]", parameters.get("$defs", {}))
+
+    def path(self, detail: ErrorDetails) -> tuple[str, ...]:
+        """Return the words for the place: an argument, and the items and fields that lead to what is wrong in it."""
+        return self._follow(detail)[0]
+
+    def reason(self, path: tuple[str, ...], detail: ErrorDetails) -> str:
+        """Say what is wrong at a place."""
+        _, schema, missing, foreign = self._follow(detail)
+        *outer, last = path
+        place = f"{', '.join(outer)}: " if outer else ""
+        if missing:
+            return f"{place}{last} is required"
+        if foreign is not None:
+            known = ", ".join(json.dumps(key) for key in foreign) or "none"
+            kind, owner = ("field", "here") if outer else ("argument", "of this tool")
+            return f"{place}{last} is not {'a' if outer else 'an'} {kind} {owner} (its {kind}s: {known})"
+        return f"{', '.join(path)} must be {_describe(schema, self._definitions)}"
+
+    def _follow(
+        self, detail: ErrorDetails
+    ) -> tuple[tuple[str, ...], Mapping[str, JSON], bool, Mapping[str, JSON] | None]:
+        """Return the words of a place, the schema there, whether it is missing, and what might stand there instead of it."""
+        words: list[str] = []
+        schema, parts = self._parameters, detail["loc"]
+        for number, part in enumerate(parts[:_MAX_INWARDS]):
+            whole = self._resolved(schema)
+            is_last = number == len(parts) - 1
+            inner = self._inside(whole, part)
+            if isinstance(part, int):
+                word = f"item {part + 1}"
+            else:
+                word = quote(part)
+                fields = cast("Mapping[str, JSON]", whole.get("properties", {}))
+                if is_last and detail["type"] == "extra_forbidden" and "properties" in whole:
+                    return (*words, word), {}, False, fields
+                if is_last and detail["type"] == "missing" and inner is not None:
+                    return (*words, word), inner, True, None
+            if inner is None or (is_last and detail["type"] == "missing"):
+                # An alternative of a union, the key of a mapping: what is outside of it is wrong as a whole.
+                break
+            words.append(word)
+            schema = inner
+        return tuple(words) or (quote(str(parts[0]) if parts else ""),), schema, False, None
+
+    @staticmethod
+    def _inside(schema: Mapping[str, JSON], part: int | str) -> Mapping[str, JSON] | None:
+        inner: object
+        match schema, part:
+            case {"prefixItems": [*items]}, int() if part < len(items):
+                inner = items[part]
+            case {"type": "array", "items": inner}, int():
+                pass
+            case {"properties": {**fields}}, str() if part in fields:
+                inner = fields[part]
+            case {"type": "object", "additionalProperties": inner}, str():
+                pass
+            case _:
+                return None
+        return cast("Mapping[str, JSON]", inner) if isinstance(inner, Mapping) and inner else None
+
+    def _resolved(self, schema: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """Return a schema without references, and without null where that is the only alternative."""
+        for _ in range(_MAX_INWARDS):
+            match schema:
+                case {"$ref": str(reference)}:
+                    schema = cast("Mapping[str, JSON]", self._definitions[reference.rpartition("/")[2]])
+                case {"anyOf": [{"type": "null"}, {**only}]} | {"anyOf": [{**only}, {"type": "null"}]}:
+                    schema = cast("Mapping[str, JSON]", only)
+                case {"allOf": [{**only}]}:
+                    schema = cast("Mapping[str, JSON]", only)
+                case _:
+                    break
+        return schema
 
 
 def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> str:
@@ -173,8 +258,8 @@ def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> st
             target = cast("Mapping[str, JSON]", definitions[name])
             if "enum" in target or "const" in target:
                 return inner(target)
-            # Anything else may contain itself, so only its name is said.
-            return f"an object of the form {name}" if target.get("type") == "object" else "as its schema says"
+            # Anything else may contain itself, so only the names of its fields are said.
+            return _describe_fields(target) if target.get("type") == "object" else "as its schema says"
         case {"enum": [*values]}:
             return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
         case {"const": value}:
@@ -187,6 +272,16 @@ def _describe(schema: Mapping[str, JSON], definitions: Mapping[str, JSON]) -> st
             return _KIND_WORDS.get(kind, kind) + _limits(schema)
         case _:
             return "as its schema says"
+
+
+def _describe_fields(schema: Mapping[str, JSON]) -> str:
+    fields = cast("Mapping[str, JSON]", schema.get("properties", {}))
+    required = cast("Sequence[str]", schema.get("required", ()))
+    needed = [json.dumps(name) for name in fields if name in required]
+    free = [json.dumps(name) for name in fields if name not in required]
+    parts = [f"with {', '.join(needed)}"] if needed else []
+    parts += [f"perhaps {'with ' if not needed else ''}{', '.join(free)}"] if free else []
+    return " ".join(["an object", " and ".join(parts)]).strip()
 
 
 _KIND_WORDS = {
@@ -212,8 +307,14 @@ _LIMIT_WORDS = {
 }
 
 
+def in_words(text: str, limit: JSON) -> str:
+    """Return a sentence about a limit, `at least {} items`, with the limit in it; of one, it speaks of one."""
+    words = text.format(limit)
+    return words.replace("items", "item").replace("characters", "character") if limit == 1 else words
+
+
 def _limits(schema: Mapping[str, JSON]) -> str:
-    words = [text.format(schema[key]) for key, text in _LIMIT_WORDS.items() if key in schema]
+    words = [in_words(text, schema[key]) for key, text in _LIMIT_WORDS.items() if key in schema]
     return f" ({', '.join(words)})" if words else ""
 
 
@@ -232,9 +333,11 @@ def collect_tools(owner: type) -> tuple[Tool, ...]:
     functions: dict[str, Callable[..., Any] | Tool] = {}
     for base in reversed(owner.__mro__):
         for name, member in vars(base).items():
-            if isinstance(member, Tool):
-                functions[name] = member
-            elif getattr(member, _MARK, False) or getattr(getattr(member, "__func__", None), _MARK, False):
+            if (
+                isinstance(member, Tool)
+                or getattr(member, _MARK, False)
+                or getattr(getattr(member, "__func__", None), _MARK, False)
+            ):
                 functions[name] = member
             elif name in functions:
                 del functions[name]

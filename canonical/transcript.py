@@ -42,10 +42,16 @@ def step_text(step: TranscriptStep) -> str:
     if not isinstance(action, str):
         action = f"{action.name} {json.dumps(dict(action.arguments), ensure_ascii=False)}"
     result = step.result
-    lines = [f"> {action}", *(f"  {line}".rstrip() for line in result.observation.text.splitlines())]
+    lines = [f"> {action}", *(f"  {line}".rstrip() for line in _lines(result.observation.text))]
     if result.reward or result.cause is not None:
         lines.append(f"  reward {result.reward:g}" + (f" ({end_text(result)})" if result.cause else ""))
     return "\n".join(lines)
+
+
+def _lines(text: str) -> list[str]:
+    # Only a line feed ends a line: other characters that might are shown where they stand.
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def end_text(result: StepResult) -> str:

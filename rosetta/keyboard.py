@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from canonical.schema import Schema
+from canonical.schema import Definitions, Schema
 from canonical.tool import Tool, ToolCall
 
 with contextlib.suppress(ImportError):
@@ -17,6 +17,7 @@ with contextlib.suppress(ImportError):
 END = "."
 """The line that ends an argument of several lines."""
 
+_SHOWN = 20
 _EXAMPLES: Mapping[Any, Any] = {"array": [], "object": {}, "boolean": True}
 
 Ask = Callable[[str], str]
@@ -64,18 +65,21 @@ class Keyboard:
         word, _, name = line.strip().partition(" ")
         if word != "help" or word in self._tools or (self._sole is not None and self._sole[2]):
             return None
-        tool = self._tools.get(name.strip())
+        name = name.strip()
+        tool = self._tools.get(name)
         if tool is None:
-            return self.how_to_act()
-        lines = [f"{tool.name}: {tool.spec.description}"]
-        for argument, schema in _properties(tool).items():
-            kind = "" if argument in _required(tool) else "?"
-            told = schema.get("description", "")
-            default = (
-                f" (default {json.dumps(schema['default'])})" if schema.get("default") is not None else ""
+            return (
+                f"There is no tool {name!r}; the tools are {', '.join(self._tools)}."
+                if name
+                else self.how_to_act()
             )
-            lines.append(f"  {argument}{kind}  {told}{default}")
-        return "\n".join(lines)
+        definitions = Definitions(tool.spec.parameters)
+        return "\n".join(
+            [
+                f"{tool.name}: {tool.spec.description}",
+                *_fields(definitions, tool.spec.parameters, "  ", ()),
+            ]
+        )
 
     def action(self, line: str) -> ToolCall:
         """Return the call that a line stands for; may ask for further lines.
@@ -86,15 +90,19 @@ class Keyboard:
         """
         if self._sole is not None:
             return self._of_sole(*self._sole, line.strip())
-        name, _, rest = line.strip().partition(" ")
-        tool, rest = self._tools.get(name), rest.strip()
+        name, rest = _split(line.strip())
+        tool = self._tools.get(name)
         if tool is None and name.startswith("{"):
             raise Misspelled(f"write the name of the tool before its arguments: {self._example()}")
         if tool is None:
             raise Misspelled(f"there is no tool {name!r}; the tools are {', '.join(self._tools)}")
-        if not rest.startswith("{"):
+        if not _is_meant_as_json(tool, rest):
             return ToolCall(name, self._asked(tool, rest))
-        return ToolCall(name, _json(rest, f"write arguments as in {_example_of(tool)}; these are"))
+        how = f"write arguments as in {_example_of(tool)}; these are"
+        arguments = _json(rest, how)
+        if not isinstance(arguments, dict):
+            raise Misspelled(f"{how} JSON, but no object")
+        return ToolCall(name, arguments)
 
     def _example(self) -> str:
         """Return a call with arguments as JSON, of the first tool that has any."""
@@ -139,6 +147,42 @@ class Keyboard:
         return "\n".join(lines)
 
 
+def _split(line: str) -> tuple[str, str]:
+    """Return the name of a tool and what follows it; a brace may follow at once."""
+    name, _, rest = line.partition(" ")
+    before, brace, inside = name.partition("{")
+    return (name, rest.strip()) if not brace or not before else (before, f"{{{inside} {rest}".strip())
+
+
+def _is_meant_as_json(tool: Tool, text: str) -> bool:
+    """Say whether a text is an object of JSON, perhaps a broken one, and not a first argument alone."""
+    inner = text.lstrip("[{ ")
+    return text.startswith(("{", '[{"')) or any(
+        inner.startswith((f'"{name}":', f'"{name}" :', f'"{name}"]')) for name in _properties(tool)
+    )
+
+
+def _fields(
+    definitions: Definitions, schema: Schema, indent: str, inside: tuple[Schema, ...]
+) -> Iterator[str]:
+    """Yield a line for each property of an object, and those of the objects that it holds below it."""
+    for name, field in schema.get("properties", {}).items():
+        kind = "" if name in schema.get("required", ()) else "?"
+        default = f" (default {json.dumps(field['default'])})" if field.get("default") is not None else ""
+        values = "".join(
+            f" (one of {', '.join(map(json.dumps, option['enum']))})"
+            for option in definitions.options(field)
+            if "enum" in option
+        )
+        yield f"{indent}{name}{kind}  {field.get('description', '')}{values}{default}"
+        for option in definitions.options(field):
+            is_list = isinstance(option.get("items"), Mapping)
+            for held in definitions.options(option["items"]) if is_list else [option]:
+                if "properties" in held and held not in inside:
+                    yield f"{indent}  {'each item' if is_list else 'it'} is an object of:"
+                    yield from _fields(definitions, held, f"{indent}    ", (*inside, held))
+
+
 def _properties(tool: Tool) -> Mapping[str, Schema]:
     properties = tool.spec.parameters.get("properties")
     return (
@@ -179,4 +223,7 @@ def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise Misspelled(f"{what} not JSON: {error.msg} at column {error.colno}") from error
+        reason = error.msg.removesuffix(" at")
+        rest = text[error.pos : error.pos + _SHOWN]
+        place = f"where it goes on with {rest!r}" if rest else "where it ends"
+        raise Misspelled(f"{what} not JSON: {reason} at column {error.colno}, {place}") from error

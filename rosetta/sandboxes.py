@@ -77,9 +77,19 @@ def check_sandbox(
             show(Progress("checks", len(done), len(checks), f"{failed} broken; {result.name}"))
 
         report = asyncio.run(check_backend(chosen, checks, on_result=hear))
-    console.result(render(report), value_of(report))
+    console.result(render_counts(report) if quiet else render(report), value_of(report))
     if not report.passed:
         sys.exit(FINDING)
+
+
+def render_counts(report: BackendReport) -> str:
+    """Write what came of a check in one line, below the promises that are broken."""
+    broken = [
+        f"{_MARKS[result.outcome]}  {result.name}: {result.promise}"
+        for result in report.results
+        if result.outcome is Outcome.FAILED
+    ]
+    return "\n".join([*broken, f"{report.isolation.backend}: {_counts(report)}"])
 
 
 def render(report: BackendReport) -> str:
@@ -89,8 +99,11 @@ def render(report: BackendReport) -> str:
     for result in report.results:
         lines.append(f"{_MARKS[result.outcome]:<14}  {result.name:<{width}}  {result.promise}")
         lines.extend(f"{'':<{16 + width}}  {line}" for line in result.evidence.splitlines())
-    counts = ", ".join(f"{report.count(outcome)} {word.lower()}" for outcome, word in _MARKS.items())
-    return "\n".join([*lines, "", f"{report.isolation.backend}: {counts}"])
+    return "\n".join([*lines, "", f"{report.isolation.backend}: {_counts(report)}"])
+
+
+def _counts(report: BackendReport) -> str:
+    return ", ".join(f"{report.count(outcome)} {word.lower()}" for outcome, word in _MARKS.items())
 
 
 def isolation_lines(isolation: Isolation) -> list[str]:

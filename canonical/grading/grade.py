@@ -37,7 +37,12 @@ MAX_CALL_S = 120.0
 _RUN_BYTES = 1 << 20
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
 _EXAMINER = python_program(
-    ("canonical.grading.plain", "canonical.grading.proxy", "canonical.grading.examiner"),
+    (
+        "canonical.grading.plain",
+        "canonical.grading.readable",
+        "canonical.grading.proxy",
+        "canonical.grading.examiner",
+    ),
     (("grading", "canonical.grading.proxy"),),
 )
 _RESPONDENT = python_program(("canonical.grading.plain", "canonical.grading.respondent"))

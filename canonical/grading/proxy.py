@@ -1,7 +1,7 @@
 """What a hidden test is given: the submission, driven by value. Tests import it as `grading`.
 
-This module also runs inside sandboxes, so it imports the standard library and `plain` alone, and of the former what starts
-fast, as `plain` does.
+This module also runs inside sandboxes, so it imports the standard library, `plain` and `readable` alone, and of the former
+what starts fast, as these do.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import json
 
 from canonical.grading.plain import NotPlainError, dump, load, same
+from canonical.grading.readable import hidden_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
             """Return header and body of the answer."""
 
 
-__all__ = ["Completed", "Solution", "SolutionError", "SolutionTimeout", "same"]
+__all__ = ["Completed", "Solution", "SolutionError", "SolutionTimeout", "hidden_code", "same"]
 
 
 class SolutionError(Exception):

@@ -78,7 +78,9 @@ class PathError(SandboxError):
     def __init__(
         self,
         path: str,
-        reason: Literal["missing", "is a directory", "not a directory", "not a file", "changed", "denied"],
+        reason: Literal[
+            "missing", "is a directory", "not a directory", "not a file", "changed", "denied", "loop"
+        ],
     ) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"{path}: {reason}")

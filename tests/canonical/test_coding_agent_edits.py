@@ -35,6 +35,23 @@ def test_an_edit_is_refused_exactly_when_its_text_is_empty_absent_ambiguous_or_u
         apply_edit(text, edit)
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "hint"),
+    [
+        (
+            "a\r\nb\r\n",
+            "a\nb",
+            r"does with other line ends: there, lines of the file end with \\r\\n \(CRLF\)",
+        ),
+        ("a\nb\n", "a\r\nb", r"lines of the file end with \\n, not with \\r\\n \(CRLF\)"),
+        ("a\r\nb\r\n", "a\nc", r"does not occur in the file$"),
+    ],
+)
+def test_an_old_text_that_differs_by_its_line_ends_alone_is_hinted_at(text: str, old: str, hint: str) -> None:
+    with pytest.raises(EditError, match=hint):
+        apply_edit(text, Edit(old=old, new="x"))
+
+
 @given(texts, edits)
 def test_an_edit_changes_what_it_names_and_nothing_else(text: str, edit: Edit) -> None:
     if is_refused(text, edit):

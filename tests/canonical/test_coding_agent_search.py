@@ -93,6 +93,30 @@ def test_what_is_no_plain_text_file_is_passed_over(workspace: Path) -> None:
     assert own(request) == ["a.py:1:a", "d/a.py:1:a", "latin:1:a\ufffd"]
 
 
+@pytest.mark.parametrize("has_ripgrep", [False, True], ids=["alone", "with ripgrep"])
+@pytest.mark.parametrize("pattern", ["(", "*a", "[z-a]"])
+def test_a_pattern_that_is_no_regular_expression_is_refused_with_the_reason(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, has_ripgrep: bool
+) -> None:
+    if has_ripgrep and shutil.which("rg") is None:
+        pytest.skip("needs ripgrep")
+    if not has_ripgrep:
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+    put(workspace, {})
+    request = {"pattern": pattern, "path": ".", "glob": None, "context": 0, "ignore_case": False}
+    with pytest.raises(search._RefusedError, match="pattern") as told:
+        list(search._grep(request))
+    with pytest.raises(re.error) as reason:
+        re.compile(pattern)
+    assert told.value.reason == str(reason.value)
+
+
+def test_a_link_that_leads_back_to_itself_is_said_to_loop(workspace: Path) -> None:
+    (workspace / "self").symlink_to("self")
+    with pytest.raises(search._RefusedError, match="loop"):
+        search._start("self")
+
+
 @pytest.mark.parametrize("path", ["..", "/", "../x", "link"])
 def test_no_search_leaves_the_workspace(workspace: Path, path: str) -> None:
     (workspace / "link").symlink_to("/etc")

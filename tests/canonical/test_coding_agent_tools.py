@@ -172,6 +172,31 @@ class TestSearch:
         assert none.observation.text == "No files match."
         assert is_refusal(bad)
 
+    def test_a_search_that_cannot_find_anything_says_why(self) -> None:
+        up, root, bracket, brace, name, looped, through, expression = answers(
+            call("glob", pattern="../*"),
+            call("glob", pattern="/etc/*"),
+            call("glob", pattern="["),
+            call("glob", pattern="*.{py,txt"),
+            call("grep", pattern="whale", glob="["),
+            bash("ln -s self self"),
+            call("read", path="self"),
+            call("grep", pattern="("),
+        )
+        assert (
+            up
+            == "No files match: the pattern leads out of the folder that is searched, which nothing below it matches."
+        )
+        assert root.startswith("No files match: the pattern begins with a slash")
+        assert bracket == "No files match: a [ in the pattern is never closed, so it stands for itself."
+        assert brace == "No files match: a { in the pattern is never closed, so it stands for itself."
+        assert name == "No lines match: a [ in the pattern is never closed, so it stands for itself."
+        assert looped == "exit code 0"
+        assert through == '"self" leads through too many links, or through one that leads back to itself.'
+        assert expression == (
+            "The pattern is no valid regular expression: missing ), unterminated subpattern at position 0."
+        )
+
     def test_grep_shows_path_number_and_line_with_context(self) -> None:
         plain, context, filtered, any_case, file, none, bad = results(
             TASK,

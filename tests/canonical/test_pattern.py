@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canonical.pattern import matches
+from canonical.pattern import find_flaw, matches
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,24 @@ def test_stars_do_not_multiply() -> None:
 
 def test_braces_do_not_multiply() -> None:
     assert not matches("{a,b}" * 40, "c")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flaw"),
+    [
+        ("../*", "leads out of the folder"),
+        ("a/../*", "leads out of the folder"),
+        ("/etc/*", "begins with a slash"),
+        ("[", "a [ in the pattern is never closed"),
+        ("src/[a-c", "a [ in the pattern is never closed"),
+        ("{a,b", "a { in the pattern is never closed"),
+        ("[[]", None),
+        ("[a-c]*.{py,txt}", None),
+        ("**/..x", None),
+    ],
+)
+def test_a_pattern_that_says_something_else_than_it_seems_to_has_a_flaw(
+    pattern: str, flaw: str | None
+) -> None:
+    found = find_flaw(pattern)
+    assert found is None if flaw is None else flaw in (found or "")

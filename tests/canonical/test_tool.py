@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, JsonValue
 
 from canonical.content import JSON, ErrorCode
+from canonical.environments.coding_agent.edits import Edit
 from canonical.episode import Episode
 from canonical.tool import (
     InvalidArgumentsError,
@@ -549,11 +550,12 @@ class TestValidation:
             ({"text": "t", "number": 1, "colour": "blue"}, '"colour" must be one of "red", "green"'),
             ({"text": "t", "number": 1, "mode": "FAST"}, '"mode" must be one of "fast", "slow"'),
             ({"text": "t", "number": 1, "maybe": "x"}, '"maybe" must be an integer or null'),
-            ({"text": "t", "number": 1, "names": [1]}, '"names" must be a list, each item a text or null'),
+            ({"text": "t", "number": 1, "names": [1]}, '"names", item 1 must be a text'),
             ({"text": "t", "number": 1, "names": "abc"}, '"names" must be a list, each item a text or null'),
-            ({"text": "t", "number": 1, "table": {"a": "x"}}, '"table" must be an object or null'),
-            ({"text": "t", "number": 1, "point": {}}, '"point" must be an object of the form Point or null'),
-            ({"text": "t", "number": 1, "point": {"x": 1, "label": "toolong"}}, '"point" must be an object of the form Point or null'),
+            ({"text": "t", "number": 1, "table": {"a": "x"}}, '"table", "a" must be an integer'),
+            ({"text": "t", "number": 1, "point": {}}, '"point": "x" is required'),
+            ({"text": "t", "number": 1, "point": 1}, '"point" must be an object with "x" and perhaps "y", "label" or null'),
+            ({"text": "t", "number": 1, "point": {"x": 1, "label": "toolong"}}, '"point", "label" must be a text (at most 5 characters) or null'),
             ({"text": "t", "number": 1, "bounded": 0}, '"bounded" must be an integer (at least 1, at most 9)'),
             (
                 {"text": "t", "number": 1, "nmae": 1},
@@ -569,11 +571,13 @@ class TestValidation:
             EXAMPLE.validate(arguments)
         assert str(caught.value) == f"Invalid arguments for example: {message}."
 
-    def test_every_wrong_argument_is_named_once(self) -> None:
-        wrong: dict[str, JSON] = {"text": 1, "number": "x", "names": [1, 2, 3], "extra": 0}
+    def test_every_wrong_argument_is_named_once_and_three_places_in_it(self) -> None:
+        wrong: dict[str, JSON] = {"text": 1, "number": "x", "names": [1, 2, 3, 4, 5], "extra": 0}
         with pytest.raises(InvalidArgumentsError) as caught:
             EXAMPLE.validate(wrong)
-        assert [str(caught.value).count(f'"{name}" ') for name in wrong] == [1, 1, 1, 1]
+        assert [str(caught.value).count(f'"{name}" ') for name in ("text", "number", "extra")] == [1, 1, 1]
+        assert str(caught.value).count('"names", item ') == 3
+        assert str(caught.value).endswith("; and 2 more.")
 
     @pytest.mark.parametrize(
         ("annotation", "wrong", "wanted"),
@@ -582,17 +586,17 @@ class TestValidation:
             (Annotated[str, Field(pattern="^a+$")], "b", "a text (matching ^a+$)"),
             (Annotated[float, Field(gt=0, lt=1)], 1, "a number (above 0, below 1)"),
             (Annotated[int, Field(multiple_of=3)], 4, "an integer (a multiple of 3)"),
-            (Annotated[list[int], Field(min_length=1, max_length=2)], [], "a list (at least 1 items, at most 2 items), each item an integer"),
-            (list[Colour], ["x"], 'a list, each item one of "red", "green"'),
-            (list[Point], [1], "a list, each item an object of the form Point"),
+            (Annotated[list[int], Field(min_length=1, max_length=2)], [], "a list (at least 1 item, at most 2 items), each item an integer"),
+            (list[Colour], "x", 'a list, each item one of "red", "green"'),
             (Level, 3, "one of 1, 2"),
             (Mixed, "c", 'one of "a", 2'),
             (Literal["one"], "two", '"one"'),
             (Literal[1, "a"] | None, 2, 'one of 1, "a" or null'),
             (int | list[int], {}, "an integer or a list, each item an integer"),
-            (dict[str, Point], {"a": 1}, "an object"),
+            (dict[str, Point], [], "an object"),
             (tuple[int, str], [1], "a list (at least 2 items, at most 2 items)"),
-            (Tree, {}, "an object of the form Tree"),
+            (Tree, 1, 'an object with "title" and perhaps "children"'),
+            (list[Point], 1, 'a list, each item an object with "x" and perhaps "y", "label"'),
             (None, 1, "null"),
         ],
         ids=repr,
@@ -606,6 +610,37 @@ class TestValidation:
         with pytest.raises(InvalidArgumentsError) as caught:
             tool_of(f).validate({"x": wrong})
         assert str(caught.value) == f'Invalid arguments for f: "x" must be {wanted}.'
+
+    @pytest.mark.parametrize(
+        ("annotation", "wrong", "told"),
+        [
+            (list[Point], [{"x": 1}, {}], '"x", item 2: "x" is required'),
+            (list[Point], [{"x": 1, "z": 2}, {"x": "a"}], '"x", item 2, "x" must be an integer'),
+            (list[Edit], [{"old": "a", "new": "b", "z": 2}], '"x", item 1: "z" is not a field here (its fields: "old", "new", "replace_all")'),
+            (list[Point], [1], '"x", item 1 must be an object with "x" and perhaps "y", "label"'),
+            (list[Colour], ["red", "x"], '"x", item 2 must be one of "red", "green"'),
+            (list[list[int]], [[1], [1, "a"]], '"x", item 2, item 2 must be an integer'),
+            (dict[str, Point], {"a": {"x": 1}, "b": {}}, '"x", "b": "x" is required'),
+            (tuple[int, str], [1, 2], '"x", item 2 must be a text'),
+            (Tree, {}, '"x": "title" is required'),
+            (Tree, {"title": "t", "children": [{"title": "t", "children": [{}]}]}, '"x", "children", item 1, "children", item 1: "title" is required'),
+            (Tree | None, {"title": 1, "children": [{}]}, '"x", "title" must be a text; "x", "children", item 1: "title" is required'),
+            (int | list[int], ["a"], '"x" must be an integer or a list, each item an integer'),
+            (Point | Tree, {"y": 1}, '"x" must be an object with "x" and perhaps "y", "label" or an object with "title" and perhaps "children"'),
+        ],
+        ids=repr,
+    )  # fmt: skip
+    def test_a_mistake_inside_an_argument_is_named_by_item_and_field(
+        self, annotation: Any, wrong: Any, told: str
+    ) -> None:
+        def f(self: Any, state: Any, x: Any) -> str:
+            """Do."""
+            return ""
+
+        f.__annotations__["x"] = annotation
+        with pytest.raises(InvalidArgumentsError) as caught:
+            tool_of(f).validate({"x": wrong})
+        assert str(caught.value) == f"Invalid arguments for f: {told}."
 
     @given(
         st.dictionaries(
@@ -645,8 +680,9 @@ class TestValidation:
             tree = {"title": "t", "children": [tree]}
         with pytest.raises(InvalidArgumentsError, match='"x" must be as its schema says'):
             tool_of(f).validate({"x": deep})
-        with pytest.raises(InvalidArgumentsError, match='"tree" must be an object of the form Tree or null'):
+        with pytest.raises(InvalidArgumentsError, match='"tree", "children", item 1, "children"') as told:
             tool_of(f).validate({"x": 1, "tree": tree})
+        assert len(str(told.value)) < 300
 
     @pytest.mark.parametrize("key", [1, None, ("a",)], ids=repr)
     def test_keys_that_are_no_text_are_refused(self, key: Any) -> None:

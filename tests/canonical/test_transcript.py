@@ -20,6 +20,7 @@ from canonical.transcript import (
     TranscriptStep,
     action_from_json,
     first_difference,
+    step_text,
 )
 from tests.canonical.miniatures import Counter, Gallery
 from tests.canonical.playing import play
@@ -278,3 +279,10 @@ class TestPieces:
         assert (transcript.total, transcript.cause) == (1.0, Cause.SOLVED)
         empty = replace(transcript, steps=())
         assert (empty.total, empty.cause) == (0.0, None)
+
+
+def test_a_step_is_shown_line_by_line_and_only_a_line_feed_ends_a_line() -> None:
+    """What moves the cursor of a terminal is for whoever prints it to write out; here it stays where it stands."""
+    result = StepResult(Observation((Text("a\rb\x0bc\u2028d\ne\n\nf\n"),)))
+    shown = step_text(TranscriptStep(ToolCall("ls", {}), result))
+    assert shown == "> ls {}\n  a\rb\x0bc\u2028d\n  e\n\n  f"

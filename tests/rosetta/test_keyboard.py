@@ -39,6 +39,8 @@ def typed(*lines: str, tools: Any = TOOLS) -> ToolCall:
         (["  read   a b.py "], "read", {"path": "a b.py"}),
         (["read", "stats.py"], "read", {"path": "stats.py"}),
         (['bash echo "{}" | wc -c'], "bash", {"command": 'echo "{}" | wc -c'}),
+        (['read{"path": "x y"}'], "read", {"path": "x y"}),
+        (['grep [a-z]"'], "grep", {"pattern": '[a-z]"'}),
         (['read {"path": "x", "limit": 3}'], "read", {"path": "x", "limit": 3}),
         (["write x", "one", "", "."], "write", {"path": "x", "content": "one\n"}),
         (["write x", "."], "write", {"path": "x", "content": ""}),
@@ -75,6 +77,16 @@ def test_any_text_of_lines_can_be_typed(path: str, content: str) -> None:
         (["todo_write look"], "todos is not JSON"),
         (["todo_write", "["], "todos is not JSON"),
         (["submit_solution now"], "submit_solution takes no argument"),
+        (['read {"path": "x"'], "not JSON: Expecting ',' delimiter at column 13, where it ends"),
+        (['read "path": "x"}'], "not JSON: Extra data at column 7, where it goes on with"),
+        (
+            ['multi_edit [{"old": "a", "new": }]'],
+            "not JSON: Expecting value at column 22, where it goes on with",
+        ),
+        (
+            ['multi_edit [{"old": "a", "new": "b"}]'],
+            "write arguments as in multi_edit .* these are JSON, but no object",
+        ),
     ],
 )
 def test_a_line_that_is_no_call_is_told(lines: list[str], told: str) -> None:
@@ -91,7 +103,10 @@ def test_help_names_every_tool_and_every_argument_with_what_it_means() -> None:
     keyboard = Keyboard(TOOLS, input)
     assert all(f"  {tool.name}(" in keyboard.how_to_act() for tool in TOOLS)
     assert keyboard.help("ls") is None
-    assert keyboard.help("help") == keyboard.help("help nobody") == keyboard.how_to_act()
+    assert keyboard.help("help") == keyboard.how_to_act()
+    assert keyboard.help("help nobody") == (
+        f"There is no tool 'nobody'; the tools are {', '.join(tool.name for tool in TOOLS)}."
+    )
     for tool in TOOLS:
         told = keyboard.help(f"help {tool.name}")
         assert told is not None
@@ -100,6 +115,19 @@ def test_help_names_every_tool_and_every_argument_with_what_it_means() -> None:
             argument in told and schema["description"] in told for argument, schema in properties.items()
         )
     assert "replace_all?" in (keyboard.help("help edit") or "")
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields"),
+    [
+        ("multi_edit", ["old  The text to replace", "new  The text to put", "replace_all?  Replace every"]),
+        ("todo_write", ["content  What is to be done.", 'status  How far it has come. (one of "pending", "in_progress", ']),
+    ],
+)  # fmt: skip
+def test_help_shows_the_fields_of_the_objects_in_a_list(tool: str, fields: list[str]) -> None:
+    told = Keyboard(TOOLS, input).help(f"help {tool}") or ""
+    assert "    each item is an object of:\n" in told
+    assert all(f"\n      {field}" in told for field in fields)
 
 
 def test_with_one_tool_of_one_argument_a_line_is_that_argument() -> None:

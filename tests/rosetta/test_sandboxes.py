@@ -45,10 +45,15 @@ def test_check_sandbox_shows_isolation_results_and_evidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rosetta.sandboxes.load_backend", lambda _: backend)
-    got, out, _ = run(capsys, monkeypatch, "check-sandbox", "x", "--check", "close-twice", "--quiet")
+    got, out, _ = run(capsys, monkeypatch, "check-sandbox", "x", "--check", "close-twice")
     assert got == code
     assert "enforced  environment" in out
     assert words in out
+    got, out, _ = run(capsys, monkeypatch, "check-sandbox", "x", "--check", "close-twice", "--quiet")
+    *broken, counts = out.splitlines()
+    assert (got, len(broken)) == (code, code)
+    assert counts.endswith("0 does not apply")
+    assert all(line.startswith("BROKEN  close-twice: ") for line in broken)
     got, out, _ = run(capsys, monkeypatch, "check-sandbox", "x", "--check", "close-twice", "--json")
     value = json.loads(out)
     assert (got, value["passed"]) == (code, code == 0)

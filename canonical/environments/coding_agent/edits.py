@@ -50,7 +50,7 @@ def apply_edit(text: str, edit: Edit) -> tuple[str, int]:
         while start >= 0 and count < MANY:
             count, start = count + 1, text.find(edit.old, start + 1)
     if not count:
-        raise EditError("the old text does not occur in the file")
+        raise EditError(f"the old text does not occur in the file{_hint(text, edit.old)}")
     if count > 1 and not edit.replace_all:
         raise EditError(
             f"the old text occurs {count if count < MANY else f'{MANY} or more'} times in the file; give more of what stands around it, or set replace_all"
@@ -61,6 +61,15 @@ def apply_edit(text: str, edit: Edit) -> tuple[str, int]:
             f"the file would have {size} characters, and {MAX_RESULT} is the most that an edit may leave"
         )
     return text.replace(edit.old, edit.new), count
+
+
+def _hint(text: str, old: str) -> str:
+    """Say why an old text is absent that looks as if it were there: its lines end in another way."""
+    if old.replace("\r\n", "\n") not in text.replace("\r\n", "\n"):
+        return ""
+    if "\r\n" in text:
+        return "; it does with other line ends: there, lines of the file end with \\r\\n (CRLF)"
+    return "; it does with other line ends: lines of the file end with \\n, not with \\r\\n (CRLF)"
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:

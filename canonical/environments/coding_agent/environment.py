@@ -21,6 +21,7 @@ from canonical.environment import Environment
 from canonical.environments.coding_agent.edits import Edit, EditError, apply_edits
 from canonical.grading.grade import GradingError, Report, Verdict, grade
 from canonical.grading.submission import SubmissionError, submission
+from canonical.pattern import find_flaw
 from canonical.reward import Exchanges, RewardSpec, Rubric, Score, ScoringError
 from canonical.sandbox.program import python_program
 from canonical.sandbox.protocol import (
@@ -47,6 +48,7 @@ MAX_SHOWN = 100_000
 MAX_ENTRIES = 1_000
 MAX_PATH = 4_096
 MAX_NAME = 255
+MAX_REASON = 200
 
 _TASKS = Path(__file__).parent / "tasks"
 _SEARCH = python_program(("canonical.pattern", "canonical.environments.coding_agent.search"))
@@ -182,7 +184,7 @@ class CodingAgent(Environment[Desk]):
     """
 
     name = "coding_agent"
-    version = "2"
+    version = "3"
     max_turns = 60
     reward = RewardSpec(low=0.0, high=1.0)
     rubric = HiddenTests()
@@ -357,7 +359,7 @@ class CodingAgent(Environment[Desk]):
             path: The folder in which to search, relative to the workspace.
         """
         request: dict[str, JSON] = {"kind": "glob", "pattern": pattern, "path": path}
-        return await _search(state, path, request) or "No files match."
+        return await _search(state, path, request) or f"No files match{_why_none(pattern)}."
 
     @tool
     async def grep(  # noqa: PLR0917 - an agent names its arguments
@@ -386,7 +388,7 @@ class CodingAgent(Environment[Desk]):
             "context": context,
             "ignore_case": ignore_case,
         }
-        return await _search(state, path, request) or "No lines match."
+        return await _search(state, path, request) or f"No lines match{_why_none(glob or '')}."
 
     @tool
     async def bash(
@@ -508,6 +510,7 @@ _REASONS = {
     "not a file": "is not a plain file",
     "changed": "has changed while it was being edited; read it again",
     "denied": "may not be used: permission denied",
+    "loop": "leads through too many links, or through one that leads back to itself",
 }
 
 
@@ -582,11 +585,18 @@ async def _search(state: Desk, path: str, request: dict[str, JSON]) -> str:
             shown = [str(line) for line in lines]
             return "\n".join([*shown, "[There are more; narrow the search.]"] if more else shown)
         case "pattern":
-            raise ToolError("The pattern is no valid regular expression.")
-        case "missing" | "not a directory":
+            reason = " ".join(str(answer.get("reason", "")).split())[:MAX_REASON]
+            raise ToolError(f"The pattern is no valid regular expression{reason and f': {reason}'}.")
+        case "missing" | "not a directory" | "loop":
             raise ToolError(f"{quote(path, 200)} {_REASONS[refused]}.")
         case _:
             raise ToolError(f"{quote(path, 200)} cannot be used: it leads out of the workspace.")
+
+
+def _why_none(pattern: str) -> str:
+    """Say why a glob matches nothing when that lies in the pattern and not in the files."""
+    flaw = find_flaw(pattern)
+    return f": {flaw}" if flaw else ""
 
 
 def _transcribed(state: Desk, done: Exec, ending: str) -> str:

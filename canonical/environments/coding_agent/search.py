@@ -21,7 +21,15 @@ _MAX_FILE = 16 << 20
 
 
 class _RefusedError(Exception):
-    """Say why nothing was searched."""
+    """Say why nothing was searched.
+
+    Attributes:
+        reason: What is wrong with a pattern.
+    """
+
+    def __init__(self, why: str, reason: str = "") -> None:
+        super().__init__(why)
+        self.reason = reason
 
 
 def main() -> None:
@@ -31,7 +39,7 @@ def main() -> None:
         found = _glob(request) if request["kind"] == "glob" else _grep(request)
         answer: dict[str, Any] = _bounded(found)
     except _RefusedError as error:
-        answer = {"refused": str(error)}
+        answer = {"refused": str(error), "reason": error.reason}
     sys.stdout.write(json.dumps(answer))
 
 
@@ -50,6 +58,8 @@ def _start(path: str) -> str:
     place = os.path.realpath(path)
     if place != workspace and not place.startswith(workspace + os.sep):
         raise _RefusedError("leads out of the workspace")
+    if os.path.islink(place):  # noqa: PTH114 - as above
+        raise _RefusedError("loop")
     if not os.path.exists(place):  # noqa: PTH110 - as above
         raise _RefusedError("missing")
     return os.path.relpath(place, workspace)
@@ -77,12 +87,14 @@ def _grep(request: dict[str, Any]) -> Iterator[str]:
     start = _start(request["path"])
     if shutil.which("rg"):
         return _ripgrep(request, start)
-    flags = re.IGNORECASE if request["ignore_case"] else 0
+    return _own_grep(request, start, _compiled(request))
+
+
+def _compiled(request: dict[str, Any]) -> re.Pattern[str]:
     try:
-        pattern = re.compile(request["pattern"], flags)
-    except (re.error, RecursionError, OverflowError):
-        raise _RefusedError("pattern") from None
-    return _own_grep(request, start, pattern)
+        return re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise _RefusedError("pattern", str(error)) from None
 
 
 def _own_grep(request: dict[str, Any], start: str, pattern: re.Pattern[str]) -> Iterator[str]:
@@ -144,5 +156,8 @@ def _ripgrep(request: dict[str, Any], start: str) -> Iterator[str]:
         for raw in process.stdout or ():
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
             yield line if line == "--" else prefix + line.removeprefix("./")
+        complaint = process.stderr.read().decode("utf-8", "replace") if process.stderr else ""
         if process.wait() not in {0, 1}:
-            raise _RefusedError("pattern")
+            # In the same words as without ripgrep, where both refuse it.
+            _compiled(request)
+            raise _RefusedError("pattern", complaint.strip().rpartition("\n")[2].removeprefix("error: "))

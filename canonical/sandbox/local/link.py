@@ -34,7 +34,9 @@ _ANSWER_S = 120.0
 _END_S = 5.0
 # What an answer may weigh besides what its limits speak of: names, numbers, lengths.
 _SLACK = 64 << 20
-_REASONS = frozenset({"missing", "is a directory", "not a directory", "not a file", "changed", "denied"})
+_REASONS = frozenset(
+    {"missing", "is a directory", "not a directory", "not a file", "changed", "denied", "loop"}
+)
 
 
 class Call:

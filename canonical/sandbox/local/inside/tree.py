@@ -33,6 +33,7 @@ NOT_FOLDER = b"not a directory"
 NOT_FILE = b"not a file"
 CHANGED = b"changed"
 DENIED = b"denied"
+LOOP = b"loop"
 
 
 class CallError(Exception):
@@ -325,7 +326,7 @@ class Tree:
                 if target is not None:
                     links += 1
                     if links > _MAX_LINKS:
-                        raise CallError(b"refused", b"", "the path leads through too many links")
+                        raise _path_error(LOOP)
                     if target.startswith(b"/"):
                         target = self._relative(target)
                         while len(folders) > 1:

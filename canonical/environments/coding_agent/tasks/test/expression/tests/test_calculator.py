@@ -1,6 +1,7 @@
+import ast
 import random
 
-from grading import SolutionError
+from grading import SolutionError, hidden_code
 
 
 def value(solution, text):
@@ -12,12 +13,22 @@ def close(a, b):
 
 
 def assert_sums(solution, seed):
-    """Sums of products are right; without this, nothing has been done."""
+    """Sums of products are right, without Python's parser; without this, nothing has been done."""
+    assert_own_parser(solution)
     rng = random.Random(seed)
     texts = [" + ".join(f"{rng.randint(0, 99)}*{rng.randint(0, 99)} - {rng.randint(0, 99)}" for _ in range(rng.randint(1, 4))) for _ in range(20)]
     results = solution.calls("calculator:evaluate", [[text] for text in texts])
     for text, result in zip(texts, results, strict=True):
         assert close(result, float(eval(text))), text  # the test's own text, made above
+
+
+def assert_own_parser(solution):
+    source = solution.read("calculator.py")
+    assert not hidden_code(source)
+    nodes = list(ast.walk(ast.parse(source)))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not modules & {"ast", "operator"}
 
 
 def test_precedence(solution):
@@ -69,6 +80,7 @@ def make(rng, depth):
 
 
 def test_against_python(solution):
+    assert_own_parser(solution)
     rng = random.Random(11)
     cases = []
     while len(cases) < 150:
@@ -83,12 +95,4 @@ def test_against_python(solution):
 
 
 def test_no_python_parser(solution):
-    import ast
-
-    tree = ast.parse(solution.read("calculator.py"))
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert not names & {"eval", "exec", "compile", "__import__"}
-    assert not modules & {"ast", "operator", "importlib"}
     assert_sums(solution, 2)

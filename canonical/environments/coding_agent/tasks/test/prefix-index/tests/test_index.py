@@ -1,3 +1,4 @@
+import json
 import random
 
 from grading import same
@@ -13,14 +14,39 @@ def reference(words, call):
     return len(found) if name == "count_prefix" else min(found, default=None)
 
 
+# Words and questions come in and answers go out, so that the code of the test tells nothing of what it expects.
+PLAY = """
+import json, sys
+from index import WordIndex
+words, name, questions = json.load(sys.stdin)
+index = WordIndex(words)
+ask = getattr(index, name)
+print(json.dumps([ask(question) for question in questions]))
+"""
+
+
+def play(solution, words, name, questions, cpu_s):
+    done = solution.run(["python3", "-c", PLAY], stdin=json.dumps([words, name, questions]), cpu_s=cpu_s, timeout_s=50)
+    return json.loads(done.stdout)
+
+
+def many_words(rng):
+    return [f"{rng.randrange(100000):05}" + "x" * rng.randrange(13) for _ in range(50000)]
+
+
+def counts(words, length):
+    found = {}
+    for word in words:
+        found[word[:length]] = found.get(word[:length], 0) + 1
+    return found
+
+
 def assert_faster(solution):
     """An index that looks through all words at each question takes seconds here, and nothing has been done."""
-    code = MAKE + "print(sum(i.count_prefix(f'{q % 100:02}') for q in range(3000)))"
-    counts = {}
-    for word in WORDS:
-        counts[word[:2]] = counts.get(word[:2], 0) + 1
-    expected = sum(counts.get(f"{q % 100:02}", 0) for q in range(3000))
-    assert same(solution.run(["python3", "-c", code], cpu_s=5, timeout_s=50).stdout, f"{expected}\n")
+    rng = random.Random(61)
+    words, questions = many_words(rng), [f"{rng.randrange(100):02}" for _ in range(3000)]
+    known = counts(words, 2)
+    assert same(play(solution, words, "count_prefix", questions, 5), [known.get(question, 0) for question in questions])
     assert_right(solution, 1)
 
 
@@ -53,31 +79,41 @@ def test_random(solution):
         assert same(solution.script(INDEX, [words], calls), [reference(words, call) for call in calls])
 
 
+APART = """
+import json, sys
+from index import WordIndex
+words, more, prefix = json.load(sys.stdin)
+index = WordIndex(words)
+left = list(words)
+words += more
+print(json.dumps([left, index.count_prefix(""), index.first_with_prefix(prefix), index.count_longer(0)]))
+"""
+
+
 def test_list_is_apart(solution):
     assert_faster(solution)
-    code = "from index import WordIndex\nw = ['b', 'a']\ni = WordIndex(w)\nw.append('c')\nprint(i.count_prefix(''), i.first_with_prefix('c'), i.count_longer(0), w)"
-    assert same(solution.run(["python3", "-c", code]).stdout, "2 None 2 ['b', 'a', 'c']\n")
-
-
-WORDS = [f"{n * 7919 % 99991:05}" + "x" * (n % 13) for n in range(50000)]
-MAKE = "from index import WordIndex\nwords = [f'{n * 7919 % 99991:05}' + 'x' * (n % 13) for n in range(50000)]\ni = WordIndex(words)\n"
+    rng = random.Random(62)
+    words = rng.sample([f"{number:03}" for number in range(500)], 20)
+    more = rng.sample([f"{number:03}" for number in range(500, 1000)], rng.randint(3, 9))
+    done = solution.run(["python3", "-c", APART], stdin=json.dumps([words, more, more[0][:2]]))
+    assert same(json.loads(done.stdout), [words, 20, None, 20])
 
 
 def test_prefixes_are_fast(solution):
     assert_right(solution, 2)
-    code = MAKE + "print(sum(i.count_prefix(f'{q % 1000:03}') for q in range(20000)), sum(len(i.first_with_prefix(f'{q % 990:03}') or '') for q in range(20000)))"
-    first, counts = {}, {}
-    for word in sorted(WORDS):
-        counts[word[:3]] = counts.get(word[:3], 0) + 1
+    rng = random.Random(63)
+    words, first = many_words(rng), {}
+    for word in sorted(words):
         first.setdefault(word[:3], word)
-    one = sum(counts.get(f"{q % 1000:03}", 0) for q in range(20000))
-    two = sum(len(first.get(f"{q % 990:03}", "")) for q in range(20000))
-    assert same(solution.run(["python3", "-c", code], cpu_s=10, timeout_s=50).stdout, f"{one} {two}\n")
+    questions = [f"{rng.randrange(1000):03}" for _ in range(20000)]
+    known = counts(words, 3)
+    assert same(play(solution, words, "count_prefix", questions, 8), [known.get(question, 0) for question in questions])
+    assert same(play(solution, words, "first_with_prefix", questions, 8), [first.get(question) for question in questions])
 
 
 def test_lengths_are_fast(solution):
     assert_right(solution, 3)
-    code = MAKE + "print(sum(i.count_longer(q % 20) for q in range(100000)))"
-    lengths = [5 + n % 13 for n in range(50000)]
-    longer = [sum(length > limit for length in lengths) for limit in range(20)]
-    assert same(solution.run(["python3", "-c", code], cpu_s=10, timeout_s=50).stdout, f"{sum(longer[q % 20] for q in range(100000))}\n")
+    rng = random.Random(64)
+    words, questions = many_words(rng), [rng.randrange(20) for _ in range(100000)]
+    longer = [sum(len(word) > limit for word in words) for limit in range(20)]
+    assert same(play(solution, words, "count_longer", questions, 8), [longer[question] for question in questions])

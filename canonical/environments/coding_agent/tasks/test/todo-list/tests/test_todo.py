@@ -56,7 +56,8 @@ def test_damaged_file(solution):
 
 def test_replaced_in_one_step(solution):
     assert_kept(solution, 6)
-    code = "import os, subprocess\nsubprocess.run(['python3', 'todo.py', 'add', 'a'])\nbefore = open('todo.json')\nfirst = before.read()\nsubprocess.run(['python3', 'todo.py', 'add', 'b'])\nbefore.seek(0)\nprint(before.read() == first, os.fstat(before.fileno()).st_nlink, sorted(os.listdir()))"
+    code = "import json, os, subprocess\nsubprocess.run(['python3', 'todo.py', 'add', 'a'])\nbefore = open('todo.json')\nfirst = before.read()\nsubprocess.run(['python3', 'todo.py', 'add', 'b'])\nbefore.seek(0)\nprint(json.dumps([before.read() == first, os.fstat(before.fileno()).st_nlink, os.listdir()]))"
     lines = solution.run(["python3", "-c", code]).stdout.splitlines()
-    assert lines[-1].startswith("True 0 "), lines
-    assert not [name for name in eval(lines[-1][7:]) if name not in {"README.txt", "todo.json", "todo.py", "__pycache__"}]
+    is_unchanged, links, names = json.loads(lines[-1])
+    assert (is_unchanged, links) == (True, 0), lines
+    assert set(names) <= {"README.txt", "todo.json", "todo.py", "__pycache__"}

@@ -1,7 +1,7 @@
 import ast
 import random
 
-from grading import SolutionError, same
+from grading import SolutionError, hidden_code, same
 
 
 def reference(order):
@@ -72,11 +72,28 @@ def test_same_errors(solution):
             assert same(result, text)
 
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+BLOCKS = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, getattr(ast, "TryStar", ast.Try), ast.Match, ast.Lambda,
+)
+
+
 def functions(solution):
     tree = ast.parse(solution.read("orders.py"))
-    found = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    assert any(node.name == "total" for node in found)
+    found = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+    assert any(getattr(node, "name", "") == "total" for node in found)
     return found
+
+
+def assert_small_pieces(solution):
+    """Without its pieces made smaller, or with code that nobody can read, the module is what it was, and nothing has been done."""
+    source = solution.read("orders.py")
+    assert not hidden_code(source)
+    assert all(len(line) <= 110 for line in source.splitlines())
+    begins = [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
+    assert len(begins) == len(set(begins))
+    for node in functions(solution):
+        assert node.end_lineno - node.lineno < 15, node.lineno
 
 
 def assert_priced(solution):
@@ -90,33 +107,24 @@ def assert_priced(solution):
 
 
 def test_short_functions(solution):
-    for node in functions(solution):
-        assert node.end_lineno - node.lineno < 15, node.name
+    assert_small_pieces(solution)
     assert_priced(solution)
-
-
-def assert_small_pieces(solution):
-    """Without its pieces made smaller the module is what it was, and nothing has been done."""
-    for node in functions(solution):
-        assert node.end_lineno - node.lineno < 15, node.name
-
-
-BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 
 
 def depth(node):
     deepest = 0
-    for name, child in ((name, child) for name, value in ast.iter_fields(node) if isinstance(value, list) for child in value):
-        if not isinstance(child, ast.AST):
-            continue
-        is_elif = isinstance(node, ast.If) and name == "orelse" and isinstance(child, ast.If) and len(node.orelse) == 1
-        own = 1 if isinstance(child, BLOCKS) and not is_elif else 0
-        deepest = max(deepest, own + depth(child))
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST):
+                continue
+            is_elif = isinstance(node, ast.If) and name == "orelse" and isinstance(child, ast.If) and len(value) == 1
+            own = 1 if isinstance(child, BLOCKS) and not is_elif else 0
+            deepest = max(deepest, own + depth(child))
     return deepest
 
 
 def test_shallow_nesting(solution):
     for node in functions(solution):
-        assert depth(node) <= 3, node.name
+        assert depth(node) <= 3, node.lineno
     assert_small_pieces(solution)
     assert_priced(solution)

@@ -1,4 +1,6 @@
+import json
 import random
+from collections import Counter
 
 from grading import same
 
@@ -11,10 +13,36 @@ def distance(numbers):
     return min((abs(a - b) for at, a in enumerate(numbers) for b in numbers[at + 1 :]), default=None)
 
 
+# Numbers come in and results go out, so that the code of the test tells nothing of what it expects.
+MANY = "import json, pairs, sys\nprint(json.dumps([pairs.count_pairs(*case) for case in json.load(sys.stdin)]))"
+NEAR = "import json, pairs, sys\nprint(json.dumps([pairs.closest(case) for case in json.load(sys.stdin)]))"
+
+
+def play(solution, code, cases, cpu_s):
+    return json.loads(solution.run(["python3", "-c", code], stdin=json.dumps(cases), cpu_s=cpu_s, timeout_s=50).stdout)
+
+
+def counted(numbers, total):
+    seen, pairs = Counter(), 0
+    for number in numbers:
+        pairs += seen[total - number]
+        seen[number] += 1
+    return pairs
+
+
+def nearest(numbers):
+    ordered = sorted(numbers)
+    return min(b - a for a, b in zip(ordered, ordered[1:]))
+
+
 def assert_faster(solution):
     """What takes seconds for 20,000 numbers is still quadratic, and nothing has been done."""
-    code = "import pairs\nprint(pairs.count_pairs(list(range(20000)), 19999), pairs.closest(list(range(0, 60000, 3))))"
-    assert same(solution.run(["python3", "-c", code], cpu_s=5, timeout_s=50).stdout, "10000 3\n")
+    rng = random.Random(41)
+    numbers = rng.sample(range(60000), 20000)
+    total = rng.randint(50000, 70000)
+    assert same(play(solution, MANY, [[numbers, total]], 5), [counted(numbers, total)])
+    wide = rng.sample(range(10**9), 20000)
+    assert same(play(solution, NEAR, [wide], 5), [nearest(wide)])
     assert_right(solution, 1)
 
 
@@ -47,11 +75,19 @@ def test_random_lists(solution):
 
 def test_count_is_fast(solution):
     assert_right(solution, 2)
-    code = "import pairs\nprint(pairs.count_pairs(list(range(100000)), 99999), pairs.count_pairs([1] * 100000, 2))"
-    assert same(solution.run(["python3", "-c", code], cpu_s=6, timeout_s=50).stdout, "50000 4999950000\n")
+    rng = random.Random(42)
+    one = rng.randint(2, 999)
+    cases = [
+        [rng.sample(range(300000), 100000), rng.randint(250000, 350000)],
+        [[rng.randint(0, 999) for _ in range(100000)], rng.randint(900, 1100)],
+        [[one] * rng.randint(90000, 100000), 2 * one],
+    ]
+    assert same(play(solution, MANY, cases, 6), [counted(*case) for case in cases])
 
 
 def test_closest_is_fast(solution):
     assert_right(solution, 3)
-    code = "import pairs\nprint(pairs.closest([n * n % 1000003 * 7 for n in range(1, 100000)]), pairs.closest(list(range(0, 500000, 5))[::-1]))"
-    assert same(solution.run(["python3", "-c", code], cpu_s=6, timeout_s=50).stdout, "7 5\n")
+    rng = random.Random(43)
+    step = rng.randint(3, 99)
+    cases = [rng.sample(range(10**12), 100000), list(range(step * 100000, 0, -step))]
+    assert same(play(solution, NEAR, cases, 6), [nearest(case) for case in cases])

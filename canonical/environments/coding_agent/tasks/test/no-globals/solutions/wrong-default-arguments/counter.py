@@ -1,0 +1,51 @@
+"""Count names, and tell the most frequent ones."""
+
+
+class Counter:
+    """Count names, apart from every other counter."""
+
+    def __init__(self):
+        self._counts = {}
+        self._last = None
+
+    def hit(self, name):
+        """Count a name once more and return its count; the same name twice in a row counts only once."""
+        if name != self._last:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            self._last = name
+        return self._counts.get(name)
+
+    def top(self, n):
+        """Return the n most frequent names; those that came first stand first among equals."""
+        return sorted(self._counts, key=lambda name: -self._counts[name])[:n]
+
+    def reset(self):
+        """Forget everything."""
+        self._counts.clear()
+        self._last = None
+
+
+def _kept(counts={}, last=[None]):
+    return counts, last
+
+
+def hit(name):
+    """Count a name once more and return its count; the same name twice in a row counts only once."""
+    counts, last = _kept()
+    if name != last[0]:
+        counts[name] = counts.get(name, 0) + 1
+        last[0] = name
+    return counts.get(name)
+
+
+def top(n):
+    """Return the n most frequent names; those that came first stand first among equals."""
+    counts, _ = _kept()
+    return sorted(counts, key=lambda name: -counts[name])[:n]
+
+
+def reset():
+    """Forget everything."""
+    counts, last = _kept()
+    counts.clear()
+    last[0] = None
