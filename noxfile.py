@@ -142,6 +142,12 @@ def versions(session: nox.Session) -> None:
     _rosetta(session, "versions", *session.posargs)
 
 
+@nox.session(name="versions-newest", venv_backend="none", default=False, requires=["harness"])
+def versions_newest(session: nox.Session) -> None:
+    """Play the newest release that the index offers of each package, and say what differs from the newest supported one."""
+    _rosetta(session, "versions", "--newest", *session.posargs)
+
+
 @nox.session(name="bench-sandbox", venv_backend="none", default=False, requires=["harness"])
 def bench_sandbox(session: nox.Session) -> None:
     """Measure sandboxes: start, calls, memory, how many live at once, throughput, and what is left behind."""

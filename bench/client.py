@@ -10,7 +10,7 @@ import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from bench import protocol
 from bench.samples import SampleColumns
+from bench.stacks import Stack
 
 ReplyT = TypeVar("ReplyT")
 _LINE_LIMIT = 1 << 28
@@ -261,6 +262,31 @@ async def start_worker(python: Path, adapter: str, *, label: str | None = None) 
             raise
         else:
             await asyncio.shield(worker.stop())
+
+
+@asynccontextmanager
+async def start_both(stack: Stack) -> AsyncIterator[tuple[Worker, Worker]]:
+    """Start the worker that serves and the one that plays with the framework's client; leaving the context ends both.
+
+    For a framework that runs in process they are one and the same.
+
+    Args:
+        stack: The framework release, whose stack must be ready.
+
+    Raises:
+        WorkerError: One of them does not start.
+    """
+    async with AsyncExitStack() as running:
+        driver = await running.enter_async_context(
+            start_worker(stack.python, stack.worker, label=f"the {stack.label} client")
+        )
+        if stack.facts.kind == "in_process":
+            yield driver, driver
+            return
+        host = await running.enter_async_context(
+            start_worker(stack.python, stack.worker, label=f"the {stack.label} server")
+        )
+        yield host, driver
 
 
 def merge_samples(batches: list[SampleColumns]) -> SampleColumns:

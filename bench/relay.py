@@ -7,11 +7,26 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 _PIECE = 1 << 16
 _OFFERS = re.compile(rb"(?i)(?<=\r\n)(?:Sec-WebSocket-Extensions|Accept-Encoding)(?=:)")
 _CHUNK_EDGE = re.compile(rb"\r\n[0-9A-Fa-f]+\r\n")
+
+
+class Piece(NamedTuple):
+    """Say who sent how much at once.
+
+    Attributes:
+        connection: The place of the connection among the conversations.
+        is_request: Whether the client sent it.
+        size: How many bytes it has.
+    """
+
+    connection: int
+    is_request: bool
+    size: int
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +35,7 @@ class _Line:
     to_client: asyncio.StreamWriter
     asked: bytearray = field(default_factory=bytearray)
     answered: bytearray = field(default_factory=bytearray)
+    number: int = -1
 
 
 class Relay:
@@ -38,6 +54,7 @@ class Relay:
         self._is_recording = is_recording
         self._lines: list[_Line] = []
         self._kept: list[_Line] = []
+        self._pieces: list[Piece] = []
         self._talking: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._own_port = 0
@@ -71,6 +88,10 @@ class Relay:
         """Return what the client asked and what the server answered on each connection so far, as it was sent."""
         return [(bytes(line.asked), bytes(line.answered)) for line in self._kept]
 
+    def pieces(self) -> list[Piece]:
+        """Return in which order the bytes of all conversations came so far."""
+        return list(self._pieces)
+
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
         self._talking.add(task)
@@ -85,11 +106,12 @@ class Relay:
         line = _Line(to_server, to_client)
         self._lines.append(line)
         if self._is_recording:
+            line.number = len(self._kept)
             self._kept.append(line)
         try:
             await asyncio.gather(
-                self._carry(from_client, to_server, line.asked, is_request=True),
-                self._carry(from_server, to_client, line.answered, is_request=False),
+                self._carry(line, from_client, to_server, is_request=True),
+                self._carry(line, from_server, to_client, is_request=False),
             )
         except OSError:
             # One end is gone: that is for the other end to notice, not for the relay.
@@ -100,8 +122,9 @@ class Relay:
             to_client.transport.abort()
 
     async def _carry(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, kept: bytearray, *, is_request: bool
+        self, line: _Line, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_request: bool
     ) -> None:
+        kept = line.asked if is_request else line.answered
         while piece := await source.read(_PIECE):
             if is_request:
                 # Of equal length, so that nothing that counts bytes is put out.
@@ -109,6 +132,7 @@ class Relay:
             if self._is_recording:
                 kept += piece
                 self.size += len(piece)
+                self._pieces.append(Piece(line.number, is_request, len(piece)))
             sink.write(piece)
             await sink.drain()
         if sink.can_write_eof():

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from bench.porting.ledger import status_of
-from bench.porting.records import EPISODES_FILE, LOSS_FILE, LossEntry, Mismatch, PortRecord, ProofRecord
+from bench.porting.ledger import STATUSES, status_of
+from bench.porting.records import (
+    EPISODES_FILE,
+    LOSS_FILE,
+    LossEntry,
+    MatrixSource,
+    Mismatch,
+    PortMatrix,
+    PortRecord,
+    ProofRecord,
+    RoundTrip,
+)
+from bench.porting.round_trip import ASPECTS
 from canonical.stone import Concern, PieceName
 
 _WORST = {"preserved": 0, "approximated": 1, "lost": 2}
@@ -73,12 +85,18 @@ def _proof(proof: ProofRecord | None) -> list[str]:
     if proof is None:
         return ["Nothing yet: run `rosetta verify-port`."]
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(proof.kinds.items()))
-    differences = f"{len(proof.mismatches)} differences" if proof.mismatches else "no difference"
+    count = len(proof.mismatches)
+    differences = "no difference" if not count else f"{count} {'difference' if count == 1 else 'differences'}"
     seen = (
         f"{proof.episodes} episodes ({kinds}), {proof.steps:,} actions, played with the source itself, over the bridge and "
         f"through the target in {proof.seconds:.1f} s; {proof.returns} returns read as trainers read them: {differences}."
     )
     lines = [seen]
+    if proof.unrepeatable:
+        lines += [
+            "",
+            "The source shows something else each time, so there was nothing to compare: the episodes were only played.",
+        ]
     for one in proof.mismatches[:20]:
         lines += ["", *(f"    {line}" for line in render_mismatch(one).splitlines())]
     return lines
@@ -94,31 +112,139 @@ def render_mismatch(one: Mismatch) -> str:
     )
 
 
-def render_matrix(records: Sequence[PortRecord]) -> str:
-    """Return a table of ports, a row for each source and a column for each target."""
-    sources = list(dict.fromkeys(record.source.name for record in records))
-    targets = list(dict.fromkeys(record.target.framework for record in records))
-    by_place = {(record.source.name, record.target.framework): record for record in records}
+def render_matrix(matrix: PortMatrix) -> str:
+    """Return the page of a matrix: hand-written Wordles, other sources, round trips, what each source does, what differs."""
+    commit = (
+        ""
+        if matrix.commit is None
+        else f", commit {matrix.commit[:12]}{' with changes' if matrix.dirty else ''}"
+    )
+    written = [row for row in matrix.sources if row.baseline]
+    others = [row for row in matrix.sources if not row.baseline]
+    how = (
+        f"`rosetta ports`, {matrix.written:%Y-%m-%d %H:%M} UTC, {matrix.seconds:.0f} s{commit}. A cell says how many episodes "
+        "were played with the source itself, over the bridge and through the target, in how many of them something differs, "
+        "and of how many of the eleven pieces everything is kept, something is approximated, or something is lost."
+    )
     lines = [
-        f"| source | {' | '.join(targets)} |",
-        f"| --- |{' --- |' * len(targets)}",
+        "# Ports",
+        "",
+        _summary(matrix),
+        "",
+        how,
+        "",
+        *_section("Wordle, written by hand for each framework", written, matrix),
+        *_section("Other sources", others, matrix),
     ]
-    for source in sources:
-        cells = [_cell(by_place.get((source, target))) for target in targets]
-        lines.append(f"| `{source}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    if matrix.round_trips:
+        lines += ["## There and back", "", *_trips(matrix.round_trips), ""]
+    lines += ["## What happens to each source", ""]
+    for row in matrix.sources:
+        lines += _ledgers(row, matrix)
+    if matrix.unported:
+        lines += ["## What could not be ported", ""]
+        lines += [
+            f"- `{one.source}`{f' to {one.target}' if one.target else ''}: {_line(one.reason)}"
+            for one in matrix.unported
+        ]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(matrix: PortMatrix) -> str:
+    proofs = [port.proof for port in matrix.ports if port.proof is not None]
+    differ = sum(bool(proof.mismatches) for proof in proofs)
+    sources = len({port.source.name for port in matrix.ports})
+    return (
+        f"{sources} sources, {len(matrix.ports)} ports, {sum(proof.episodes for proof in proofs):,} episodes, "
+        f"{sum(proof.steps for proof in proofs):,} actions on all sides: "
+        f"{_how_many(differ)}"
+        f"{f'; {len(matrix.unported)} could not be made' if matrix.unported else ''}."
+    )
+
+
+def _how_many(differ: int) -> str:
+    if not differ:
+        return "no port differs from its source"
+    return "1 port differs from its source" if differ == 1 else f"{differ} ports differ from their source"
+
+
+def _section(title: str, rows: Sequence[MatrixSource], matrix: PortMatrix) -> list[str]:
+    if not rows:
+        return []
+    by_place = {(port.source.name, port.target.framework): port for port in matrix.ports}
+    lines = [
+        f"## {title}",
+        "",
+        f"| source | {' | '.join(matrix.targets)} |",
+        f"| --- |{' --- |' * len(matrix.targets)}",
+    ]
+    for row in rows:
+        cells = [_cell(by_place.get((row.name, target))) for target in matrix.targets]
+        lines.append(f"| `{row.name}`, {row.what} | {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
 def _cell(record: PortRecord | None) -> str:
     if record is None:
-        return ""
+        return "not made"
     proof = record.proof
     if proof is None:
         return "not proven"
     losses = [entry.loss() for entry in record.ledger]
-    counts = [status_of(piece, losses) for piece in PieceName]
+    counts = Counter(status_of(piece, losses) for piece in PieceName)
     differ = "0 differ" if not proof.mismatches else f"**{len(proof.mismatches)} differ**"
-    return (
-        f"{proof.episodes} episodes, {differ}; {counts.count('preserved')} kept, "
-        f"{counts.count('approximated')} approximated, {counts.count('lost')} lost"
+    if proof.unrepeatable and not proof.mismatches:
+        differ = "nothing to compare: the source does not repeat itself"
+    kept = "/".join(str(counts[status]) for status in STATUSES)
+    return f"{proof.episodes} episodes, {differ}; {kept}"
+
+
+def _trips(trips: Sequence[RoundTrip]) -> list[str]:
+    how = (
+        "A source ported to another framework, lifted out of it there, and ported back. A cell says in how many episodes both "
+        "ends are the same."
     )
+    lines = [
+        how,
+        "",
+        f"| source | through | episodes | {' | '.join(ASPECTS)} |",
+        f"| --- | --- | --- |{' --- |' * len(ASPECTS)}",
+    ]
+    notes = []
+    for trip in trips:
+        if trip.reason:
+            cells = " | ".join("" for _ in ASPECTS)
+            lines.append(f"| `{trip.source}` | {trip.through} | {_line(trip.reason)} | {cells} |")
+            continue
+        cells = " | ".join(str(trip.equal.get(aspect, 0)) for aspect in ASPECTS)
+        lines.append(f"| `{trip.source}` | {trip.through} | {trip.episodes} | {cells} |")
+        notes += [
+            f"- `{trip.source}` through {trip.through}, {aspect}: {_line(place)}"
+            for aspect, place in trip.differing.items()
+        ]
+    return [*lines, *(["", "Where they are not the same first:", "", *notes] if notes else [])]
+
+
+def _ledgers(row: MatrixSource, matrix: PortMatrix) -> list[str]:
+    ports = [port for port in matrix.ports if port.source.name == row.name]
+    if not ports:
+        return []
+    everywhere = [entry for entry in ports[0].ledger if all(entry in port.ledger for port in ports)]
+    lines = [f"### {row.name}", "", f"{row.what[:1].upper()}{row.what[1:]}. Wherever it goes:", ""]
+    lines += [f"- {_entry(entry)}" for entry in everywhere if entry.status != "preserved"]
+    for port in ports:
+        special = [entry for entry in port.ledger if entry not in everywhere and entry.status != "preserved"]
+        lines += [f"- to {port.target.framework}: {_entry(entry)}" for entry in special]
+        if port.proof is not None:
+            for one in port.proof.mismatches[:3]:
+                lines += ["", *(f"    {line}" for line in render_mismatch(one).splitlines()), ""]
+    return [*lines, ""]
+
+
+def _entry(entry: LossEntry) -> str:
+    return f"{entry.piece.value}, {entry.status}: {entry.note}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

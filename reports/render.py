@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.records import Run
+    from reports.charts import Drawing
 
 PAGE = "index.html"
 MARKDOWN = "report.md"
@@ -56,12 +57,18 @@ def render_run(run: Run) -> RenderedReport:
     report = build_report(measurements)
     files: dict[str, bytes] = {PAGE: page(report).encode(), MARKDOWN: markdown(report).encode()}
     for figure in report.figures:
-        drawing = figure.drawing
-        files[f"figures/{drawing.name}.svg"] = drawing.wide.encode()
-        files[f"figures/{drawing.name}-dark.svg"] = drawing.dark.encode()
-        files[f"figures/{drawing.name}.png"] = drawing.png
+        files |= figure_files(figure.drawing)
     files |= {f"tables/{name}": content for name, content in tables(measurements).items()}
     return RenderedReport(files, _lines(measurements))
+
+
+def figure_files(drawing: Drawing) -> dict[str, bytes]:
+    """Return the files of a figure, as `report.md` shows it."""
+    return {
+        f"figures/{drawing.name}.svg": drawing.wide.encode(),
+        f"figures/{drawing.name}-dark.svg": drawing.dark.encode(),
+        f"figures/{drawing.name}.png": drawing.png,
+    }
 
 
 def summarise(run: Run) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.versions.cells import Cell, Outcome
-from bench.versions.drift import SymbolChange, drifts
+from bench.versions.drift import FrameChange, SymbolChange, drifts, wire_drifts
+from bench.versions.latencies import Latencies
 from bench.versions.matrix import Matrix
 from reports import notation
 from reports.document import (
@@ -23,6 +24,9 @@ from reports.document import (
     Verbatim,
     paragraph,
 )
+from reports.page import markdown, page
+from reports.release_latency import latency_banners, latency_section, latency_summary
+from reports.render import MARKDOWN, PAGE, RenderedReport, figure_files
 
 _TONES: dict[Outcome, Tone] = {
     Outcome.PASSES: "good",
@@ -34,16 +38,30 @@ _TONES: dict[Outcome, Tone] = {
 _LONGEST = 160
 
 
-def matrix_report(matrix: Matrix) -> Report:
-    """Build the report of a matrix."""
+def render_matrix(matrix: Matrix, latencies: Latencies | None = None) -> RenderedReport:
+    """Render a matrix, with latencies where they were measured: the same records give the same bytes."""
+    report = matrix_report(matrix, latencies)
+    files = {PAGE: page(report).encode(), MARKDOWN: markdown(report).encode()}
+    for figure in report.figures:
+        files |= figure_files(figure.drawing)
+    return RenderedReport(files, tuple(f"{line.label}: {line.text}" for line in report.summary))
+
+
+def matrix_report(matrix: Matrix, latencies: Latencies | None = None) -> Report:
+    """Build the report of a matrix, with latencies where they were measured."""
     sections = [_legend(matrix)]
     for title, cells in matrix.by_framework():
         sections.append(_framework(title, cells))
+    summary, banners = _summary(matrix), _banners(matrix)
+    if latencies is not None:
+        sections.append(latency_section(latencies))
+        summary.append(latency_summary(latencies))
+        banners += latency_banners(latencies)
     return Report(
         title=f"Versions: {matrix.environment}",
         subtitle=f"{notation.plural(len(matrix.cells), 'cell')}, written {matrix.written:%Y-%m-%d %H:%M} UTC",
-        banners=_banners(matrix),
-        summary=tuple(_summary(matrix)),
+        banners=banners,
+        summary=tuple(summary),
         sections=tuple(sections),
     )
 
@@ -142,6 +160,7 @@ def _framework(title: str, cells: Sequence[Cell]) -> Section:
         blocks += [Verbatim(f"{cell.stack}: {one.promise}", one.difference) for one in cell.findings]
     blocks += _features(cells)
     blocks += _drifts(cells)
+    blocks += _wire(cells)
     return Section(cells[0].framework, title, tuple(blocks))
 
 
@@ -198,6 +217,70 @@ def _drift(before: Cell, after: Cell, found: Sequence[SymbolChange]) -> Table:
             )
             for one in found
             for before_part, after_part in [differing_parts(one.before, one.after)]
+        ),
+    )
+
+
+def _wire(cells: Sequence[Cell]) -> list[Block]:
+    pairs = wire_drifts(cells)
+    blocks: list[Block] = []
+    if pairs:
+        blocks.append(
+            Table(
+                f"Messages of an episode, from release to release of {cells[0].title}",
+                "The same episode, recorded on the wire; names of sessions, ports and times aside.",
+                (Column("From"), Column("To"), Column("Messages", numeric=True), Column("What differs")),
+                tuple(
+                    (
+                        Entry(before.stack, code=True),
+                        Entry(after.stack, code=True),
+                        Entry(str(len(after.frames))),
+                        Entry(_wire_text(found)),
+                    )
+                    for before, after, found in pairs
+                ),
+            )
+        )
+    blocks += [_wire_table(before, after, found) for before, after, found in pairs if found]
+    blocks += [
+        paragraph(f"The messages of {cell.stack} could not be recorded: {_short(cell.unrecorded)}.")
+        for cell in cells
+        if cell.unrecorded
+    ]
+    return blocks
+
+
+def _wire_text(found: Sequence[FrameChange]) -> str:
+    if not found:
+        return "same"
+    first = found[0]
+    place = f"{first.frame}, field {first.field}" if first.field else f"{first.frame}, the whole message"
+    further = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{_short(place)} {first.shift}{further}"
+
+
+def _wire_table(before: Cell, after: Cell, found: Sequence[FrameChange]) -> Table:
+    return Table(
+        f"Messages from {before.stack} to {after.stack}",
+        "",
+        (
+            Column("Message"),
+            Column("Field"),
+            Column("What happened"),
+            Column("Messages", numeric=True),
+            Column("Before"),
+            Column("After"),
+        ),
+        tuple(
+            (
+                Entry(_short(one.frame)),
+                Entry(_short(one.field) or "the whole message", code=bool(one.field)),
+                Entry(str(one.shift)),
+                Entry(str(one.times)),
+                Entry(_short(one.before), code=bool(one.before)),
+                Entry(_short(one.after), code=bool(one.after)),
+            )
+            for one in found
         ),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import click
 
 from bench.arrival import CLOSED, Arrival
-from bench.client import start_worker
+from bench.client import start_both
 from bench.conformance import ConformanceResult, run_conformance
 from bench.features import keep_proven
 from bench.plan import BURST_METHOD, BURST_SIZES, HELD, PLANS, Plan
@@ -172,20 +171,12 @@ def prove(stack: Stack, environment: str, console: Console, *, episodes: int, se
     """Run conformance for one stack, with a bar."""
 
     async def run() -> ConformanceResult:
-        async with AsyncExitStack() as running:
-            driver = await running.enter_async_context(
-                start_worker(stack.python, stack.worker, label=f"the {stack.label} client")
-            )
-            host = driver
-            if stack.facts.kind == "server":
-                host = await running.enter_async_context(
-                    start_worker(stack.python, stack.worker, label=f"the {stack.label} server")
-                )
-            show = running.enter_context(console.progress())
-            return await run_conformance(
-                host, driver, source=environment, episodes=episodes, seed=seed,
-                on_progress=lambda done, of: show(Progress(stack.label, done, of, "episodes")),
-            )  # fmt: skip
+        async with start_both(stack) as (host, driver):
+            with console.progress() as show:
+                return await run_conformance(
+                    host, driver, source=environment, episodes=episodes, seed=seed,
+                    on_progress=lambda done, of: show(Progress(stack.label, done, of, "episodes")),
+                )  # fmt: skip
 
     return asyncio.run(run())
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import click
 
 from bench.porting.episodes import PortEpisode, read_episodes, write_episodes
 from bench.porting.ledger import STATUSES, lost_pieces, status_of
+from bench.porting.matrix import MatrixRequest, all_frameworks, make_matrix
 from bench.porting.port import (
+    EPISODES,
     Surveyed,
     bridged,
     describe_port,
@@ -24,6 +27,8 @@ from bench.porting.port import (
 )
 from bench.porting.records import (
     EPISODES_FILE,
+    MATRIX_FILE,
+    MATRIX_PAGE,
     PAGE_FILE,
     PortRecord,
     read_port,
@@ -32,14 +37,14 @@ from bench.porting.records import (
 from bench.porting.sources import SourceRequest, find_source, is_source, run_source
 from bench.porting.verify import Side
 from bench.progress import Progress
-from bench.stacks import Stack, find_stack
+from bench.stacks import ROOT, Stack, find_stack
 from canonical.bridge.source import LiftOptions
 from canonical.catalogue import load_environment
 from canonical.stone import PieceName
 from canonical.transcript import Action, action_from_json
-from reports.ports import render_mismatch, render_port
+from reports.ports import render_matrix, render_mismatch, render_port
 from rosetta.console import FINDING, Console, output_options
-from rosetta.options import make_ready
+from rosetta.options import make_ready, out_folder_option
 from rosetta.signals import hear_signals
 
 Decorator = Callable[[Any], Any]
@@ -254,10 +259,9 @@ def flag_of(piece: PieceName) -> str:
 async def _proven(record: PortRecord, surveyed: Surveyed, side: Side, console: Console) -> PortRecord:
     total = len(surveyed.episodes)
     with console.progress() as show:
-        proof = await prove(
-            surveyed, side, on_episode=lambda done: show(Progress("episodes", done, total, ""))
+        return await prove(
+            record, surveyed, side, on_episode=lambda done: show(Progress("episodes", done, total, ""))
         )
-    return record.model_copy(update={"proof": proof})
 
 
 def _written(record: PortRecord, folder: Path, console: Console) -> int:
@@ -309,4 +313,72 @@ def verify_port(folder: Path, *, build: bool, quiet: bool, as_json: bool) -> Non
     raise SystemExit(asyncio.run(run()))
 
 
-COMMANDS = (lend, verify_port)
+@click.command()
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    type=click.Choice(all_frameworks()),
+    help="A framework whose sources are ported; may be repeated. All of them when left out.",
+)
+@click.option(
+    "--to",
+    "targets",
+    multiple=True,
+    type=click.Choice(all_frameworks()),
+    help="A framework that they are ported to; may be repeated. All of them when left out.",
+)
+@click.option(
+    "--baselines", is_flag=True, help="Port only the Wordle that was written by hand for each framework."
+)
+@click.option(
+    "--episodes",
+    default=EPISODES,
+    show_default=True,
+    type=click.IntRange(2, 10_000),
+    help="How many episodes with random actions each proof plays; half as many have adversarial ones.",
+)
+@click.option("--seed", default=0, show_default=True, help="Decides the actions.")
+@click.option("--build", is_flag=True, help="Build the stacks first when they are not ready.")
+@out_folder_option("Folder for the matrix; a new one under runs/ when left out.", MATRIX_FILE, MATRIX_PAGE)
+@output_options
+def ports(
+    *,
+    sources: tuple[str, ...],
+    targets: tuple[str, ...],
+    baselines: bool,
+    episodes: int,
+    seed: int,
+    build: bool,
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Port every source that an adapter's sources.toml names to every framework, prove each port, and write the matrix.
+
+    The Wordles that were written by hand go there and back, too. Exit code 1 where a port differs from its source, or could
+    not be made.
+    """  # fmt: skip
+    console = Console(quiet=quiet, as_json=as_json)
+    request = MatrixRequest(
+        sources=sources or all_frameworks(),
+        targets=targets or all_frameworks(),
+        baselines=baselines,
+        episodes=episodes,
+        seed=seed,
+    )
+    make_ready(request.stacks(), console, build=build)
+    with console.progress() as show:
+        matrix = asyncio.run(make_matrix(request, on_progress=show))
+    folder = out or ROOT / "runs" / "ports" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MATRIX_FILE).write_text(matrix.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    page = render_matrix(matrix)
+    (folder / MATRIX_PAGE).write_text(page, encoding="utf-8")
+    summary = page.split("\n\n")[1]
+    console.result(f"{summary}\n{folder / MATRIX_PAGE}", matrix.model_dump(mode="json"))
+    if not matrix.holds:
+        raise SystemExit(FINDING)
+
+
+COMMANDS = (lend, ports, verify_port)

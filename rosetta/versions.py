@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
+from bench.index import released_versions
 from bench.machine import read_revision
 from bench.stacks import ROOT, Stack, all_stacks, find_stack, releases_of
-from bench.versions.bisection import BisectionError, Trial, between, bisect, state_of_promise, state_of_symbol
-from bench.versions.candidates import CandidateError, candidate_stack, released_versions
-from bench.versions.cells import Cell
+from bench.versions.bisection import (
+    BisectionError,
+    Trial,
+    between,
+    bisect,
+    state_of_promise,
+    state_of_symbol,
+    state_of_trouble,
+)
+from bench.versions.candidates import CandidateError, UnresolvedError, candidate_stack
+from bench.versions.cells import Cell, Outcome
+from bench.versions.drift import drift_json
 from bench.versions.kept import CellStore
-from bench.versions.matrix import MATRIX_FILE, Matrix, in_order
+from bench.versions.latencies import LATENCY_FILE, Latencies
+from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order, join_matrices
+from bench.versions.newest import Offer, differences, newest_offers
 from bench.versions.play import play_cells
 from canonical.catalogue import load_environment
-from reports.page import markdown, page
-from reports.versions import matrix_report, matrix_text
 from rosetta.authorship import pointing_to_author
 from rosetta.console import FINDING, Console, output_options
 from rosetta.options import out_folder_option
 
 KEPT = ROOT / "runs" / "versions"
+CELLS = KEPT / "cells"
 PAGES = ("report.md", "index.html")
 
 
@@ -48,6 +62,23 @@ PAGES = ("report.md", "index.html")
     "--candidate", "candidates", multiple=True,
     help="Play this instead: package==version, or the path of a wheel. May be repeated.",
 )  # fmt: skip
+@click.option(
+    "--newest", is_flag=True,
+    help="Play the newest release that the index offers of each package, where it is newer than what is supported, and say what differs.",
+)  # fmt: skip
+@click.option(
+    "--join", "joined", multiple=True, type=click.Path(exists=True, path_type=Path),
+    help="Play nothing: join what other runs have written into this folder or below it. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--latency",
+    is_flag=True,
+    help="Measure connect and step of every release, too, in turns with the default release.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(6, 1_000), default=24, show_default=True,
+    help="How many turns each release has when latencies are measured.",
+)  # fmt: skip
 @out_folder_option("Folder for the matrix and its report; runs/versions when left out.", MATRIX_FILE, *PAGES)
 @output_options
 @pointing_to_author
@@ -61,6 +92,10 @@ def versions(
     releases: tuple[str, ...],
     fresh: bool,
     candidates: tuple[str, ...],
+    newest: bool,
+    joined: tuple[Path, ...],
+    latency: bool,
+    rounds: int,
     out: Path | None,
     quiet: bool,
     as_json: bool,
@@ -69,60 +104,187 @@ def versions(
 
     Outcomes are kept under runs/versions: a second run plays only those of which the adapter, the environment, the pins or
     the suite has changed. With --candidate, releases are played that nobody supports yet. The exit code is 1 when one breaks
-    a promise, unless the adapter's known_failures.toml says so.
+    a promise, unless the adapter's known_failures.toml says so; with --newest, when one is not as the newest supported one.
     """
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
-    if candidates and (frameworks or releases):
-        raise click.UsageError("a candidate says itself which framework and release is meant; name no other")
-    stacks = _candidates(candidates) if candidates else _stacks(frameworks, releases)
+    if sum(map(bool, (candidates, newest, joined))) > 1:
+        raise click.UsageError("--candidate, --newest and --join are three things to do; ask for one of them")
+    if (candidates or joined) and (frameworks or releases):
+        raise click.UsageError("a candidate or a folder says itself which releases are meant; name no other")
+    if latency and (candidates or newest or joined):
+        raise click.UsageError("latencies are measured of supported releases; leave the other option out")
+    plan = _Plan(environment, episodes, seed, jobs, fresh)
+    if newest:
+        _tell_newest(console, _stacks(frameworks, releases), plan)
+        return
+    folder = out or KEPT
+    if joined:
+        matrix = _join(joined)
+    else:
+        stacks = _candidates(candidates) if candidates else _stacks(frameworks, releases)
+        cells = _play(
+            console, stacks, plan, CellStore(KEPT / "candidates" / "cells" if candidates else CELLS)
+        )
+        revision = read_revision(ROOT)
+        matrix = Matrix(
+            environment=environment,
+            episodes=episodes,
+            seed=seed,
+            written=datetime.now(UTC).replace(microsecond=0),
+            commit=None if revision is None else revision.commit,
+            dirty=None if revision is None else revision.dirty,
+            cells=in_order(cells),
+        )
+        if latency:
+            _measure(console, folder, [one for one in stacks if _has_passed(one, cells)], plan, rounds)
+    missing = _missing(matrix) if joined else []
+    text = write_matrix(folder, matrix)
+    console.result(
+        "\n".join(
+            [text, *(f"{one}: missing" for one in missing), "", *(str(folder / name) for name in PAGES)]
+        ),
+        {
+            **matrix.model_dump(mode="json"),
+            "drift": drift_json(matrix.cells),
+            "missing": missing,
+            "pages": [str(folder / name) for name in PAGES],
+        },
+    )
+    if missing or not all(cell.outcome.good for cell in matrix.cells):
+        sys.exit(FINDING)
 
+
+def write_matrix(folder: Path, matrix: Matrix) -> str:
+    """Write a matrix and its report into a folder, over one that is there, and return the matrix as text.
+
+    Latencies that lie in the folder belong to the report.
+
+    Raises:
+        bench.versions.latencies.LatencyError: They cannot be read.
+        reports.render.ReportNotWritten: The file system refuses.
+    """
+    # What draws figures takes seconds to import, which no other verb should pay.
+    from reports.release_latency import latency_text  # noqa: PLC0415
+    from reports.render import write_report  # noqa: PLC0415
+    from reports.versions import matrix_text, render_matrix  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MATRIX_FILE).write_text(matrix.to_text(), encoding="utf-8", newline="\n")
+    file = folder / LATENCY_FILE
+    latencies = Latencies.read(file) if file.is_file() else None
+    write_report(render_matrix(matrix, latencies), folder)
+    text = matrix_text(matrix)
+    return text if latencies is None else f"{text}\n\n{latency_text(latencies)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    environment: str
+    episodes: int
+    seed: int
+    jobs: int
+    fresh: bool
+
+
+def _play(console: Console, stacks: list[Stack], plan: _Plan, store: CellStore) -> list[Cell]:
     def tell(cell: Cell, is_kept: bool) -> None:
         console.say(
             f"{cell.stack}: {cell.outcome}{', kept from before' if is_kept else f', {cell.seconds:.0f} s'}"
         )
 
     with console.progress() as show:
-        cells = asyncio.run(
+        return asyncio.run(
             play_cells(
                 stacks,
-                environment=environment,
-                episodes=episodes,
-                seed=seed,
-                store=CellStore(KEPT / "cells"),
-                jobs=jobs,
-                fresh=fresh,
+                environment=plan.environment,
+                episodes=plan.episodes,
+                seed=plan.seed,
+                store=store,
+                jobs=plan.jobs,
+                fresh=plan.fresh,
                 on_progress=show,
                 on_cell=tell,
             )
         )
-    revision = read_revision(ROOT)
-    matrix = Matrix(
-        environment=environment,
-        episodes=episodes,
-        seed=seed,
-        written=datetime.now(UTC).replace(microsecond=0),
-        commit=None if revision is None else revision.commit,
-        dirty=None if revision is None else revision.dirty,
-        cells=in_order(cells),
+
+
+def _has_passed(stack: Stack, cells: list[Cell]) -> bool:
+    return any(
+        cell.stack == stack.label and cell.outcome in {Outcome.PASSES, Outcome.KNOWN} for cell in cells
     )
-    folder = out or KEPT
-    write_matrix(folder, matrix)
-    console.result(
-        f"{matrix_text(matrix)}\n\n{folder / PAGES[0]}\n{folder / PAGES[1]}",
-        {**matrix.model_dump(mode="json"), "pages": [str(folder / name) for name in PAGES]},
-    )
-    if not all(cell.outcome.good for cell in cells):
+
+
+def _measure(console: Console, folder: Path, stacks: list[Stack], plan: _Plan, rounds: int) -> None:
+    from bench.versions.latency import measure_latencies  # noqa: PLC0415 - as in `write_matrix`
+
+    if not stacks:
+        raise click.UsageError(
+            "no release passes, so that there is nothing of which latencies could be compared"
+        )
+    with console.progress() as show:
+        latencies = asyncio.run(
+            measure_latencies(
+                stacks, environment=plan.environment, rounds=rounds, seed=plan.seed, on_progress=show
+            )
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LATENCY_FILE).write_text(latencies.to_text(), encoding="utf-8", newline="\n")
+
+
+def _join(folders: tuple[Path, ...]) -> Matrix:
+    files = [file for folder in folders for file in sorted(folder.rglob(MATRIX_FILE))]
+    try:
+        return join_matrices([Matrix.read(file) for file in files])
+    except MatrixError as error:
+        raise click.BadParameter(str(error), param_hint="'--join'") from error
+
+
+def _missing(matrix: Matrix) -> list[str]:
+    """Return the supported releases of which a matrix has no cell."""
+    supported = [target.label for one in all_stacks(older=True) for target in one.per_target()]
+    return [label for label in supported if label not in {cell.stack for cell in matrix.cells}]
+
+
+def _tell_newest(console: Console, stacks: list[Stack], plan: _Plan) -> None:
+    """Say of each package whether there is a newer release, and what it shows otherwise than the newest supported one."""
+    lines, values, is_found = [], [], False
+    for offer in newest_offers(stacks):
+        name, supported = offer.package, offer.supported.release.version
+        value: dict[str, Any] = {
+            "package": name,
+            "supported": supported,
+            "offered": offer.version,
+            "differences": [],
+        }
+        values.append(value)
+        if not offer.is_newer:
+            lines.append(f"{name}: the index offers nothing newer than {supported}, which is supported")
+            continue
+        found = _beside_supported(console, offer, plan, value)
+        is_found = is_found or bool(found)
+        value["differences"] = found
+        head = f"{name}: {offer.version} is newer than {supported}, the newest supported one"
+        lines.append(f"{head}, and {'differs:' if found else 'nothing differs'}{value.get('note', '')}")
+        lines += [f"  {line}" for one in found for line in one.splitlines()]
+    console.result("\n".join(lines), values)
+    if is_found:
         sys.exit(FINDING)
 
 
-def write_matrix(folder: Path, matrix: Matrix) -> None:
-    """Write a matrix and its report into a folder, over one that is there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    report = matrix_report(matrix)
-    (folder / MATRIX_FILE).write_text(matrix.to_text(), encoding="utf-8", newline="\n")
-    (folder / PAGES[0]).write_text(markdown(report), encoding="utf-8", newline="\n")
-    (folder / PAGES[1]).write_text(page(report), encoding="utf-8", newline="\n")
+def _beside_supported(console: Console, offer: Offer, plan: _Plan, value: dict[str, Any]) -> list[str]:
+    try:
+        candidate = candidate_stack(f"{offer.package}=={offer.version}", KEPT / "candidates")
+    except UnresolvedError as error:
+        value["outcome"] = str(Outcome.NOT_INSTALLABLE)
+        return [str(error)]
+    (after,) = _play(console, [candidate], plan, CellStore(KEPT / "candidates" / "cells"))
+    value["outcome"] = str(after.outcome)
+    if after.outcome is Outcome.NO_INTERPRETER:
+        value["note"] = f" that could be seen here: {after.reason}"
+        return []
+    (before,) = _play(console, offer.supported.per_target()[:1], plan, CellStore(CELLS))
+    return differences(before, after)
 
 
 def _stacks(frameworks: tuple[str, ...], releases: tuple[str, ...]) -> list[Stack]:
@@ -150,7 +312,7 @@ def _candidates(candidates: tuple[str, ...]) -> list[Stack]:
 @click.argument("framework")
 @click.option(
     "--piece", default="",
-    help="What changed: symbol:<module:name>, feature:<name>, or a text of a promise. Whether any promise is broken when left out.",
+    help="What changed: symbol:<module:name>, feature:<name>, trouble:<name>, or a text of a promise. Whether any promise is broken when left out.",
 )  # fmt: skip
 @click.option("--good", required=True, help="A release in which it is as it should be.")
 @click.option("--bad", required=True, help="A release in which it is not; it may be the older of both.")
@@ -190,6 +352,8 @@ def bisect_releases(
     pins = KEPT / "candidates"
     if kind == "symbol":
         state = state_of_symbol(name, symbol, pins)
+    elif kind == "trouble":
+        state = state_of_trouble(name, symbol, pins)
     else:
         state = state_of_promise(name, piece, pins, environment=environment, episodes=episodes, seed=seed)
     try:
@@ -199,24 +363,29 @@ def bisect_releases(
         def tell(trial: Trial) -> None:
             console.say(f"{name} {trial.version}: {trial.state}")
 
+        begun = time.monotonic()
         turn = asyncio.run(bisect(chosen, state, tell))
     except BisectionError as error:
         raise click.UsageError(str(error)) from error
-    text = (
-        f"{name} {turn.first.version} changed it ({len(turn.trials)} of {len(chosen)} releases tried)\n"
-        f"  {turn.last.version}: {turn.last.state}\n"
-        f"  {turn.first.version}: {turn.first.state}"
-    )
+    seconds = time.monotonic() - begun
+    tried = f"{len(turn.trials)} of {len(chosen)} releases tried, {seconds:.0f} s"
     console.result(
-        text,
+        "\n".join(
+            [f"{name} {turn.first.version} changed it ({tried})", *_told(turn.last), *_told(turn.first)]
+        ),
         {
             "package": name,
             "piece": piece,
-            "last": {"version": turn.last.version, "state": turn.last.state},
-            "first": {"version": turn.first.version, "state": turn.first.state},
-            "trials": [{"version": one.version, "state": one.state} for one in turn.trials],
+            "last": asdict(turn.last),
+            "first": asdict(turn.first),
+            "trials": [asdict(one) for one in turn.trials],
+            "seconds": round(seconds, 1),
         },
     )
+
+
+def _told(trial: Trial) -> list[str]:
+    return [f"  {trial.version}: {trial.state}", *(f"    {line}" for line in trial.detail.splitlines())]
 
 
 COMMANDS = (versions, bisect_releases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from http.cookies import SimpleCookie
 from typing import NamedTuple
@@ -24,6 +25,8 @@ SERVER = "environment"
 
 PATIENCE = 5.0
 """After how many seconds without an answer, and how often from then on, the server is asked whether it is there."""
+
+_REFUSED = 400
 
 ABANDONED = "an earlier request was abandoned before its answer came"
 """Why a session is lost whose request was given up."""
@@ -93,6 +96,28 @@ class Answer(NamedTuple):
 
     status: int
     content: bytes
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server refused the request, or failed."""
+        return self.status >= _REFUSED
+
+    def accepted(self) -> bytes:
+        """Return the content.
+
+        Raises:
+            SessionError: It is a refusal; the text is the reason.
+        """
+        if self.is_refusal:
+            raise SessionError(f"{self._reason()} (status {self.status})")
+        return self.content
+
+    def _reason(self) -> str:
+        try:
+            value = json.loads(self.content)
+        except ValueError:
+            return self.content.decode("utf-8", "replace")
+        return str(value.get("detail", value)) if isinstance(value, dict) else str(value)
 
 
 class Requests:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from adapters.nemo_gym.connection import ABANDONED, Connection, Requests
 from adapters.nemo_gym.project import make_row, write_project
 from adapters.nemo_gym.wire import (
+    RESPONSE,
     RESULT_TYPE,
     as_input,
     read_message,
@@ -26,7 +27,9 @@ from adapters.nemo_gym.wire import (
     sendable,
     write_action,
     write_input,
+    write_item,
     write_json,
+    write_output,
 )
 from canonical.adapter import Opened, SessionError
 from canonical.content import JSON
@@ -34,8 +37,6 @@ from canonical.environment import Environment
 from canonical.episode import StartError
 from canonical.step import StepResult
 from canonical.transcript import Action
-
-_REFUSED = 400
 
 
 class NeMoGymSession:
@@ -230,16 +231,7 @@ class NeMoGymSession:
                 "input": [write_input(message) for message in prompt],
                 "tools": tools,
             },
-            "response": {
-                "id": "response",
-                "object": "response",
-                "created_at": 0,
-                "model": "policy",
-                "parallel_tool_calls": True,
-                "tool_choice": "auto",
-                "tools": [],
-                "output": [*self._output],
-            },
+            "response": {**RESPONSE, "output": [*self._output]},
             "task": seeded["task"],
             "seed": seeded["seed"],
             "verify_key": seeded["verify_key"],
@@ -262,10 +254,8 @@ class NeMoGymSession:
     async def _ask(
         self, path: str, media_type: str, body: bytes, *, accept: str | None = RESULT_TYPE
     ) -> bytes:
-        status, content = await self._requests.post(path, media_type, body, accept=accept)
-        if status >= _REFUSED:
-            raise SessionError(f"{_reason(content)} (status {status})")
-        return content
+        answer = await self._requests.post(path, media_type, body, accept=accept)
+        return answer.accepted()
 
 
 _writing = Lock()
@@ -338,41 +328,16 @@ def _holds(whole: Any, part: Any) -> bool:
 
 
 def _trajectory(action: Action, result: StepResult, number: int) -> list[dict[str, JSON]]:
-    if isinstance(action, str):
-        part: dict[str, JSON] = {"type": "output_text", "text": sendable(action), "annotations": []}
-        return [
-            {
-                "type": "message",
-                "id": f"message_{number}",
-                "role": "assistant",
-                "status": "completed",
-                "content": [part],
-            }
-        ]
-    call = f"call_{number}"
-    return [
-        {
-            "type": "function_call",
-            "call_id": call,
-            "name": sendable(action.name),
-            "arguments": json.dumps(dict(action.arguments)),
-        },
-        {"type": "function_call_output", "call_id": call, "output": sendable(result.observation.text)},
-    ]
+    items = [write_item(action, number)]
+    if not isinstance(action, str):
+        items.append(write_output(result.observation.text, number))
+    return items
 
 
 def _decode(cookie: str) -> JSON:
     payload = cookie.partition(".")[0]
     value: JSON = json.loads(base64.b64decode(payload + "=" * (-len(payload) % 4)))
     return value
-
-
-def _reason(content: bytes) -> str:
-    try:
-        value = json.loads(content)
-    except ValueError:
-        return content.decode("utf-8", "replace")
-    return str(value.get("detail", value)) if isinstance(value, dict) else str(value)
 
 
 def _malformed(what: str, error: Exception) -> SessionError:

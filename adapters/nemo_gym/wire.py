@@ -146,6 +146,30 @@ def read_result(body: bytes) -> StepResult:
     return result_from_json(json.loads(body))
 
 
+def write_item(action: Action, number: int) -> dict[str, JSON]:
+    """Return the item of a rollout that is an action; the number tells it from the others."""
+    if isinstance(action, str):
+        part: dict[str, JSON] = {"type": "output_text", "text": sendable(action), "annotations": []}
+        return {
+            "type": "message",
+            "id": f"message_{number}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
+    return {
+        "type": "function_call",
+        "call_id": f"call_{number}",
+        "name": sendable(action.name),
+        "arguments": json.dumps(dict(action.arguments)),
+    }
+
+
+def write_output(text: str, number: int) -> dict[str, JSON]:
+    """Return the item of a rollout that is the answer to the call with a number."""
+    return {"type": "function_call_output", "call_id": f"call_{number}", "output": sendable(text)}
+
+
 def sendable(text: str) -> str:
     """Return a text as UTF-8 can carry it: lone surrogates become replacement characters."""
     return _SURROGATE.sub("\ufffd", text)
@@ -226,7 +250,7 @@ class Response(Protocol):
 Operation: TypeAlias = Generator[Request, Response, Reply]
 Memory: TypeAlias = dict[str, Any]
 
-_RESPONSE: Mapping[str, JSON] = {
+RESPONSE: Mapping[str, JSON] = {
     "id": "response",
     "object": "response",
     "created_at": 0,
@@ -236,6 +260,7 @@ _RESPONSE: Mapping[str, JSON] = {
     "tools": [],
     "output": [],
 }
+"""What a model server answers; an agent puts the items of the whole rollout into its `output`."""
 
 
 class NeMoGymWire:
@@ -277,7 +302,7 @@ class NeMoGymWire:
 
     def score(self, memory: Memory) -> Operation:
         """Return the operation that posts the rollout to `/verify`, which frees the episode."""
-        params = {"responses_create_params": {"input": "played by a script"}, "response": _RESPONSE}
+        params = {"responses_create_params": {"input": "played by a script"}, "response": RESPONSE}
         asked = {**params, **memory["row"]}
         body = yield from _post(memory, "/verify", "application/json", write_json(asked))
         if isinstance(body, Reply):

@@ -206,14 +206,15 @@ class OpenEnvAdapter:
             raise SessionError(
                 "OpenEnv runs environments behind a server: serve the environment and give its address"
             )
-        session = OpenEnvSession(self._client(endpoint.url), self._receive_timeout)
+        session = OpenEnvSession(self.client(endpoint.url), self._receive_timeout)
         try:
             await session.connect()
             yield session
         finally:
             await session.close()
 
-    def _client(self, url: str) -> GenericEnvClient:
+    def client(self, url: str) -> GenericEnvClient:
+        """Return a client for a server, not yet connected."""
         wanted: dict[str, Any] = {
             "base_url": url,
             "connect_timeout_s": self._connect_timeout,

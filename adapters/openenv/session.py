@@ -22,7 +22,7 @@ from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
 
-_STEP_KEYS = frozenset(
+STEP_KEYS = frozenset(
     {"tool_name", "result", "error", "error_code", "total", "components", "ending", "cause"}
 )
 
@@ -203,14 +203,12 @@ class OpenEnvSession:
 def read_tasks(url: str, split: str) -> list[str] | None:
     """Return the ids of the tasks of a split from OpenEnv's Task API, or None when the server has none.
 
-    The clients of OpenEnv have no method for it, so this asks as its documentation does, by HTTP.
-
     Raises:
         SessionError: There is no such split, or the server cannot be reached.
     """
     try:
-        (name,) = _fetch(f"{url}/list_environments")
-        listed = _fetch(f"{url}/{name}/tasks", {"split": split})
+        (name,) = fetch(f"{url}/list_environments")
+        listed = fetch(f"{url}/{name}/tasks", {"split": split})
         return [task["id"] for task in listed["tasks"]]
     except HTTPError as error:
         with error:
@@ -222,7 +220,9 @@ def read_tasks(url: str, split: str) -> list[str] | None:
         raise SessionError(f"the server's tasks of split {split} cannot be read: {error}") from error
 
 
-def _fetch(url: str, body: dict[str, JSON] | None = None) -> Any:
+def fetch(url: str, body: dict[str, JSON] | None = None) -> Any:
+    """Return what a server answers by HTTP, to a POST where there is a body."""
+    # The clients of OpenEnv have no method for its Task API and its schemas; its documentation asks like this.
     data = None if body is None else json.dumps(body).encode()
     request = Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - the address of a server of one's own
     with urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -248,7 +248,7 @@ def _check_keys(seen: Mapping[str, Any], expected: AbstractSet[str]) -> None:
 
 
 def _read_result(action: Action, seen: Any, reward: Any, done: Any) -> StepResult:
-    _check_keys(seen, _STEP_KEYS)
+    _check_keys(seen, STEP_KEYS)
     error, cause = seen["error_code"], None if seen["cause"] is None else Cause(seen["cause"])
     ending = None if cause is None else cause.ending
     if done != (cause is not None) or seen["ending"] != ending:

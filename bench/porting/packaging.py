@@ -47,11 +47,13 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _FOLDER = "package"
 _ENVIRONMENTS = "canonical.environments"
 _CATALOGUE = "canonical.catalogue"
+_SANDBOXES = "canonical.sandbox.backends"
 # What belongs to an environment here and to no package of it: golden episodes, scenarios of conformance, known attacks.
 _LEFT_OUT = {"golden", "scenarios.yaml", "attacks.py", "__pycache__"}
 _LICENCE = re.compile(r"(LICEN[CS]E|COPYING|NOTICE)(\..*)?", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 _STAYING = {"bench", "reports", "rosetta"}
+_SECTIONS = re.compile(r"^(?:Args|Attributes|Raises|Returns|Example|Examples):\s*$", re.MULTILINE)
 _CHECK_S = 120.0
 
 _CHECK = """
@@ -152,8 +154,12 @@ def write_package(environment: str, framework: str, out: Path) -> WrittenPackage
         OSError: The folder cannot be written.
     """
     stack = find_stack(framework)
-    _refuse_occupied(out)
     loaded = load_environment(environment)
+    _refuse_occupied(out)
+    if environment not in environment_names() and not Path(environment).exists():
+        raise PackageError(
+            f"{environment} is played over a bridge, so there is no code of it here that could go into a package"
+        )
     package = _Package(environment, loaded, stack)
     files = package.files()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -232,14 +238,19 @@ class _Package:
         known = self._known()
         try:
             # What templates say of requirements depends on the closure, and what is imported by them does not.
-            drafts = self._rendered(requirements=[], optional={}, licences=[])
+            drafts = self._rendered(requirements=[], optional={}, licences=[], sandboxed=False)
             roots = [(name, text) for name, text in drafts.items() if name.endswith(".py")]
             closure = close_over(
                 [*roots, ("the package", f"from {_CATALOGUE} import load_environment")], known
             )
             requirements, optional = self._requirements(closure)
             licences = [name for name in self._origin.data if _LICENCE.fullmatch(Path(name).name)]
-            texts = self._rendered(requirements=requirements, optional=optional, licences=licences)
+            texts = self._rendered(
+                requirements=requirements,
+                optional=optional,
+                licences=licences,
+                sandboxed=_SANDBOXES in closure.modules,
+            )
             found = {
                 name: _File(self._moved(name, text, closure).encode("utf-8")) for name, text in texts.items()
             }
@@ -306,6 +317,8 @@ class _Package:
         for name, module in closure.modules.items():
             place = name.replace(".", "/") + ("/__init__.py" if module.is_package else ".py")
             text = rewritten(name, module.text, self._home, closure.modules)
+            # Extras, which messages tell people to install, are those of the package.
+            text = text.replace(f"{_project()['name']}[", f"{self.distribution}[")
             found[f"{folder}/{place}"] = _File(text.encode("utf-8"))
         return found
 
@@ -344,7 +357,8 @@ class _Package:
         tasks = environment.tasks()
         first = tasks.split(tasks.training_split)[0]
         example = random_call(environment, first, random.Random(0))  # noqa: S311 - the same in every package
-        about = inspect.getdoc(type(environment)) or environment.name
+        # Parts of a docstring that speak of code are for those who call it.
+        about = _SECTIONS.split(inspect.getdoc(type(environment)) or environment.name)[0].strip()
         kept = json.loads(stack.features_file.read_text(encoding="utf-8")).get(stack.label, {})
         if not kept:
             # Releases with a choice of targets have one entry for each.
@@ -380,7 +394,7 @@ class _Package:
             "release": stack.release.version,
             "python": stack.release.python,
             "kept": [(name.replace("_", " "), entry["level"], entry["note"]) for name, entry in kept.items()],
-            "project": tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"],
+            "project": _project(),
         }
         hook = self._hook("values")
         return {**values, **(hook(environment) if hook else {})}
@@ -399,11 +413,10 @@ class _Package:
 
     def _requirements(self, closure: Closure) -> tuple[list[str], dict[str, list[str]]]:
         """Return what the package needs, and what it can use: of what this project needs, that which the closure imports."""
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-        needed = {_key(line): line for line in project["project"]["dependencies"]}
+        needed = {_key(line): line for line in _project()["dependencies"]}
         usable = {
             _key(line): (extra, line)
-            for extra, lines in project["tool"]["rosetta"]["extras"].items()
+            for extra, lines in _pyproject()["tool"]["rosetta"]["extras"].items()
             for line in lines
         }
         facts = self._stack.facts
@@ -470,7 +483,13 @@ def _data_below(folder: Path, packages: set[Path]) -> dict[str, Path]:
     found = {}
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
-        if _LEFT_OUT & set(parts) or any(part.startswith(".") for part in parts) or path.suffix == ".pyc":
+        # What an environment says of itself here tells of this project's commands and documents.
+        if (
+            parts == ("README.md",)
+            or _LEFT_OUT & set(parts)
+            or any(part.startswith(".") for part in parts)
+            or path.suffix == ".pyc"
+        ):
             continue
         if path.is_file() and not (path.suffix == ".py" and path.parent in packages):
             found["/".join(parts)] = path
@@ -523,6 +542,16 @@ def _brought(distribution: str) -> set[str]:
         return {_key(line) for line in requires(distribution) or ()}
     except PackageNotFoundError:
         return set()
+
+
+@cache
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = _pyproject()["project"]
+    return project
 
 
 def _last_line(text: str) -> str:

@@ -8,18 +8,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from bench.client import start_worker
+from bench.conformance import absent_features
 from bench.porting.episodes import PortEpisode, record_episodes
 from bench.porting.ledger import BRIDGE, compose_ledger, target_losses, text_losses
 from bench.porting.probes import probe_source
-from bench.porting.records import LossEntry, PortRecord, ProofRecord, SourceRecord, TargetRecord
+from bench.porting.records import LossEntry, PortRecord, SourceRecord, TargetRecord
 from bench.porting.sources import RunningSource, SourceRequest, run_source
-from bench.porting.verify import Side, absent_features, verify
+from bench.porting.verify import SESSION, Side, verify
 from bench.session import serve
 from bench.stacks import Stack
 from canonical.adapter import Feature, Level, Loss, Support
 from canonical.bridge.environment import BridgedEnvironment
 from canonical.bridge.source import LiftOptions
 from canonical.catalogue import load_environment
+from canonical.stone import Concern
 from canonical.transcript import Action
 
 EPISODES = 24
@@ -159,12 +161,22 @@ async def open_side(target: Stack, environment: str) -> AsyncIterator[Side]:
 
 
 async def prove(
-    surveyed: Surveyed, side: Side, *, on_episode: Callable[[int], None] = lambda _: None
-) -> ProofRecord:
-    """Play the recorded episodes on the source and through the target, and compare.
+    record: PortRecord, surveyed: Surveyed, side: Side, *, on_episode: Callable[[int], None] = lambda _: None
+) -> PortRecord:
+    """Play the recorded episodes on the source and through the target, compare, and return the record with the proof.
+
+    Where the ledger says that the source does not repeat its episodes, nothing but their being played is compared.
 
     Raises:
         SessionError: The source refused, failed or is gone.
         WorkerError: The worker of the target broke down.
     """
-    return await verify(surveyed.environment, side, surveyed.episodes, on_episode=on_episode)
+    proof = await verify(surveyed.environment, side, surveyed.episodes, on_episode=on_episode)
+    if _is_unrepeatable(record):
+        failed = [one for one in proof.mismatches if one.piece == SESSION]
+        proof = proof.model_copy(update={"unrepeatable": True, "mismatches": failed})
+    return record.model_copy(update={"proof": proof})
+
+
+def _is_unrepeatable(record: PortRecord) -> bool:
+    return any(entry.concern is Concern.SEED and entry.status == "lost" for entry in record.ledger)

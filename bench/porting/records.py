@@ -116,6 +116,8 @@ class ProofRecord(_Record):
         steps: How many actions they took.
         kinds: Kind of episode -> how many.
         mismatches: Where sides differ that must not, the first place of each episode and pair of sides.
+        unrepeatable: Whether the source shows something else each time, so that nothing can be compared with it; the ledger
+            says so, and the episodes were played to see that they can be.
         returns: How many returns were read on both sides, and compared.
         seconds: How long it took.
     """
@@ -124,6 +126,7 @@ class ProofRecord(_Record):
     steps: int
     kinds: dict[str, int]
     mismatches: list[Mismatch] = Field(default_factory=list)
+    unrepeatable: bool = False
     returns: int = 0
     seconds: float
 
@@ -179,17 +182,27 @@ class MatrixSource(_Record):
 
 
 class RoundTrip(_Record):
-    """Hold a source that was ported to another framework, lifted out of it, and ported back.
+    """Hold a source that was ported to another framework, lifted out of it there, and ported back.
 
     Attributes:
         source: The source, as it is named on a command line.
-        through: The framework that it was ported to in between.
-        proof: What was seen on the source itself and at the end of the way.
+        framework: The framework that owns it, where the way begins and ends.
+        through: The framework in between.
+        episodes: How many episodes were played at both ends.
+        steps: How many actions they took.
+        equal: What was compared -> in how many episodes it was the same at both ends.
+        differing: What was compared -> the first place where it was not.
+        reason: Why the way could not be gone; nothing where it could.
     """
 
     source: str
+    framework: str
     through: str
-    proof: ProofRecord
+    episodes: int = 0
+    steps: int = 0
+    equal: dict[str, int] = Field(default_factory=dict)
+    differing: dict[str, str] = Field(default_factory=dict)
+    reason: str = ""
 
 
 class PortMatrix(_Record):
@@ -222,8 +235,8 @@ class PortMatrix(_Record):
     @property
     def holds(self) -> bool:
         """Whether everything was ported and nothing differs."""
-        proofs = [port.proof for port in self.ports] + [trip.proof for trip in self.round_trips]
-        return not self.unported and all(proof is not None and not proof.mismatches for proof in proofs)
+        are_proven = all(port.proof is not None and not port.proof.mismatches for port in self.ports)
+        return are_proven and not self.unported and not any(trip.reason for trip in self.round_trips)
 
 
 def read_matrix(path: Path) -> PortMatrix:

@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -61,11 +61,22 @@ class _Named:
         imports: What it imports, with what a `from` takes out of it.
         texts: Its text constants.
         patterns: Its f-strings, as regular expressions in which every field stands for a name.
+        asked: What is asked of modules whose names are put together so.
     """
 
     imports: frozenset[str]
     texts: frozenset[str]
-    patterns: tuple[re.Pattern[str], ...] = field(default=())
+    patterns: tuple[re.Pattern[str], ...] = ()
+    asked: frozenset[str] = frozenset()
+
+    def may_mean(self, name: str, module: Module) -> bool:
+        """Whether a name that is put together may be that of a module: it fits, and the module has what is asked of it."""
+        if not any(pattern.fullmatch(name) for pattern in self.patterns):
+            return False
+        return not self.asked or any(
+            re.search(rf"^(?:(?:async )?def |class )?{asked}\b", module.text, re.MULTILINE)
+            for asked in self.asked
+        )
 
 
 def modules_below(folder: Path, name: str) -> dict[str, Module]:
@@ -121,7 +132,7 @@ def close_over(first: Iterable[tuple[str, str]], known: Mapping[str, Module]) ->
         packages = named.texts - set(ROOTS)
         for module in known:
             is_meant = module in packages or module.rpartition(".")[0] in packages
-            if is_meant or any(pattern.fullmatch(module) for pattern in named.patterns):
+            if is_meant or named.may_mean(module, known[module]):
                 take(module)
     foreign = {name.partition(".")[0]: place for name, place in imported.items() if not _is_own(name)}
     return Closure(dict(sorted(taken.items())), foreign, imported, frozenset(texts))
@@ -228,7 +239,35 @@ def _named(place: str, text: str) -> _Named:
                 texts.add(value)
             case ast.JoinedStr(values=values) if _begins_own(values):
                 patterns.append(re.compile("".join(map(_pattern, values))))
-    return _Named(frozenset(imports), frozenset(texts), tuple(patterns))
+    asked = _asked_of_imports(ast.parse(text)) if patterns else frozenset[str]()
+    return _Named(frozenset(imports), frozenset(texts), tuple(patterns), asked)
+
+
+def _asked_of_imports(tree: ast.Module) -> frozenset[str]:
+    """Return the attributes that are read from what `import_module` returned for names that are put together."""
+
+    def is_import(node: ast.AST | None) -> bool:
+        match node:
+            case ast.Call(
+                func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[name, *_]
+            ):
+                return isinstance(name, ast.JoinedStr)
+            case _:
+                return False
+
+    bound = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and is_import(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return frozenset(
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and (is_import(node.value) or (isinstance(node.value, ast.Name) and node.value.id in bound))
+    )
 
 
 def _begins_own(values: list[ast.expr]) -> bool:

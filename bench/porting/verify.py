@@ -15,7 +15,7 @@ from bench.porting.episodes import Played, PortEpisode, RawEpisode, play_raw, pl
 from bench.porting.records import Mismatch, ProofRecord
 from bench.projection import project
 from bench.session import connect_session
-from canonical.adapter import Feature, Level, SessionError
+from canonical.adapter import Feature, SessionError
 from canonical.bridge.environment import BridgedEnvironment
 from canonical.content import ErrorCode, Observation
 from canonical.reference import ReferenceSession
@@ -25,6 +25,8 @@ from canonical.transcript import Transcript, differences
 
 WIDTH = 8
 """How many episodes are played at the same time."""
+SESSION = "session"
+"""The piece that differs where the target could not play an episode at all."""
 _ROUNDING = 1e-9
 _Difference: TypeAlias = tuple[int | None, str, str, str]
 _Sides: TypeAlias = Literal["source and bridge", "bridge and target"]
@@ -45,12 +47,6 @@ class Side:
     environment: str
     url: str | None
     absent: frozenset[Feature]
-
-
-def absent_features(worker: Worker) -> frozenset[Feature]:
-    """Return what the framework of a worker declares absent."""
-    declared = worker.started.features
-    return frozenset(Feature(name) for name, said in declared.items() if said["level"] == Level.ABSENT.value)
 
 
 async def verify(
@@ -84,7 +80,7 @@ async def verify(
                 async with connect_session(side.worker, side.environment, url=side.url) as session:
                     through = await play_session(session, episode, environment)
             except SessionError as error:
-                apart.append(("bridge and target", (None, "session", "an episode", f"failed: {error}")))
+                apart.append(("bridge and target", (None, SESSION, "an episode", f"failed: {error}")))
             else:
                 apart += [
                     ("bridge and target", one) for one in _compare_target(side, environment, bridged, through)

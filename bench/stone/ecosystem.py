@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from bench.facts import Evidence, Fact, Probe, Source
+from bench.index import released_versions
 from bench.stacks import ROOT, Stack, StackError
 from bench.stone.asking import Release, ask
 from bench.stone.installing import run, uv_path
@@ -24,7 +25,6 @@ from bench.stone.subject import fact_of
 from canonical.landscape import LANDSCAPE_FILE, Ecosystem, Sourced, read_landscape
 
 TABLE = "ecosystem"
-
 _FILE = ROOT / "bench" / "stone" / "ecosystem.py"
 _YEAR = 365.25
 _UPLOADED = re.compile(r"upload-time = (\d{4})-(\d\d)-(\d\d)T")
@@ -143,25 +143,24 @@ def find_releases(stack: Stack) -> Releases:
     Raises:
         StackError: uv is missing, or the index does not answer.
     """
-    package = stack.release.package
-    done = run(
-        [
-            uv_path(), "tool", "run", "--quiet", "pip", "index", "versions", package, "--json",
-            "--ignore-requires-python", "--disable-pip-version-check",
-        ]
-    )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        raise StackError(f"the index does not list {package}: {done.stderr.strip()[-300:]}")
-    versions = tuple(map(str, json.loads(lines[-1])["versions"]))
+    # The newest is shown first.
+    versions = tuple(map(str, reversed(released_versions(stack.release.package))))
     return Releases(versions, _uploaded(stack, versions[-1]), _uploaded(stack, versions[0]))
+
+
+def _pythons(stack: Stack) -> tuple[str, ...]:
+    """Return Pythons of which every release takes one.
+
+    Some releases exclude old Pythons and some new ones, and the index, asked for a release that excludes the Python that is
+    named, does not say when it was uploaded.
+    """
+    return (f"{stack.release.python}.0", "3.14.0", "3.10.0")
 
 
 def _uploaded(stack: Stack, version: str) -> date:
     package = stack.release.package
     said = ""
-    # Some releases exclude old Pythons and some new ones, also where only their date is wanted.
-    for python in (f"{stack.release.python}.0", "3.14.0", "3.10.0"):
+    for python in _pythons(stack):
         with tempfile.TemporaryDirectory(prefix="rosetta-stone-") as folder:
             wanted = Path(folder) / "wanted.in"
             wanted.write_text(f"{package}=={version}\n", encoding="ascii")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _HEAD_END = b"\r\n\r\n"
+_CONTINUED = 0x0
 _MESSAGES = {0x1: "text", 0x2: "binary"}
 
 
@@ -71,24 +72,70 @@ def _body_size(stream: bytes, start: int, fields: dict[str, str]) -> int:
             return place - start
 
 
+def read_bodies(stream: bytes) -> list[tuple[Head, bytes]]:
+    """Return the requests or answers of a stream with what they carry, chunks joined.
+
+    Raises:
+        UnreadableStreamError: The stream is not HTTP/1.1, or ends in the middle.
+    """
+    heads, _ = read_heads(stream)
+    found, place = [], 0
+    for head in heads:
+        _, _, body = stream[place : place + head.size].partition(_HEAD_END)
+        is_chunked = head.fields.get("transfer-encoding", "").lower() == "chunked"
+        found.append((head, _joined(body) if is_chunked else body))
+        place += head.size
+    return found
+
+
+def _joined(chunks: bytes) -> bytes:
+    parts, place = [], 0
+    while size := int(chunks[place : (line := chunks.index(b"\r\n", place))].partition(b";")[0], 16):
+        parts.append(chunks[line + 2 : line + 2 + size])
+        place = line + 2 + size + 2
+    return b"".join(parts)
+
+
+def read_messages(frames: bytes) -> list[tuple[int, bytes]]:
+    """Return the messages that the frames of one side of a WebSocket carry, each with the place where it begins.
+
+    Pings, pongs and goodbyes are none.
+
+    Raises:
+        UnreadableStreamError: The frames end in the middle.
+    """
+    found: list[tuple[int, bytes]] = []
+    place = 0
+    while place < len(frames):
+        begin = place
+        if len(frames) - place < 2:
+            raise UnreadableStreamError("the stream ends in a frame")
+        opcode, size = frames[place] & 0x0F, frames[place + 1] & 0x7F
+        is_masked = bool(frames[place + 1] & 0x80)
+        place += 2
+        wide = {126: 2, 127: 8}.get(size, 0)
+        if wide:
+            size = int.from_bytes(frames[place : place + wide], "big")
+        place += wide
+        mask = frames[place : place + 4] if is_masked else b""
+        place += len(mask)
+        body = frames[place : place + size]
+        place += size
+        if place > len(frames):
+            raise UnreadableStreamError("the stream ends in a frame")
+        if mask:
+            body = bytes(byte ^ mask[index % 4] for index, byte in enumerate(body))
+        if opcode in _MESSAGES:
+            found.append((begin, body))
+        elif opcode == _CONTINUED and found:
+            found[-1] = (found[-1][0], found[-1][1] + body)
+    return found
+
+
 def count_messages(frames: bytes) -> int:
     """Return how many messages the frames of one side of a WebSocket carry; pings, pongs and goodbyes are none.
 
     Raises:
         UnreadableStreamError: The frames end in the middle.
     """
-    count = place = 0
-    while place < len(frames):
-        if len(frames) - place < 2:
-            raise UnreadableStreamError("the stream ends in a frame")
-        opcode, size = frames[place] & 0x0F, frames[place + 1] & 0x7F
-        masked = bool(frames[place + 1] & 0x80)
-        place += 2
-        wide = {126: 2, 127: 8}.get(size, 0)
-        if wide:
-            size = int.from_bytes(frames[place : place + wide], "big")
-        place += wide + (4 if masked else 0) + size
-        if place > len(frames):
-            raise UnreadableStreamError("the stream ends in a frame")
-        count += opcode in _MESSAGES
-    return count
+    return len(read_messages(frames))

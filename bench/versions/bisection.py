@@ -9,17 +9,38 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from packaging.version import Version
 
+from bench import protocol
+from bench.client import RequestFailed, WorkerError, start_worker
 from bench.stacks import Stack, StackError, build_stack
 from bench.versions.candidates import UnresolvedError, candidate_stack
 from bench.versions.cells import Cell
 from bench.versions.play import play_cell
 
+_TROUBLE_TIMEOUT_S = 60.0
+
 
 class BisectionError(ValueError):
     """Report ends between which nothing can be searched, and why."""
+
+
+class Seen(NamedTuple):
+    """Hold what a piece is in a release.
+
+    Attributes:
+        state: In words that are the same for two releases in which it is the same.
+        detail: What was seen of it there, which may be worded otherwise each time.
+    """
+
+    state: str
+    detail: str = ""
+
+
+State: TypeAlias = Callable[[str], Awaitable[Seen]]
+"""Says what a piece is in a release, which is named by its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +50,12 @@ class Trial:
     Attributes:
         version: The release.
         state: What the piece is in it, in words.
+        detail: What was seen of it there.
     """
 
     version: str
     state: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +75,7 @@ class Turn:
 
 async def bisect(
     versions: Sequence[str],
-    state: Callable[[str], Awaitable[str]],
+    state: State,
     on_trial: Callable[[Trial], None] = lambda _trial: None,
 ) -> Turn:
     """Find the first release whose state is not that of the first of all.
@@ -73,7 +96,7 @@ async def bisect(
     trials: list[Trial] = []
 
     async def trial(version: str) -> Trial:
-        one = Trial(version, await state(version))
+        one = Trial(version, *await state(version))
         trials.append(one)
         on_trial(one)
         return one
@@ -106,16 +129,16 @@ def between(versions: Sequence[Version], good: str, bad: str) -> list[str]:
     return known[first : last + 1] if first <= last else known[last : first + 1][::-1]
 
 
-def state_of_symbol(package: str, symbol: str, folder: Path) -> Callable[[str], Awaitable[str]]:
+def state_of_symbol(package: str, symbol: str, folder: Path) -> State:
     """Return what says what a name is in a release of a package: its signature, its kind, or that it is not there."""
 
-    async def state(version: str) -> str:
+    async def state(version: str) -> Seen:
         try:
             stack = candidate_stack(f"{package}=={version}", folder)
             await asyncio.to_thread(build_stack, stack, imports=False)
         except StackError as error:
-            return f"not installable: {_last_line(error)}"
-        return await asyncio.to_thread(_inspect, stack, symbol)
+            return _not_installable(error)
+        return Seen(await asyncio.to_thread(_inspect, stack, symbol))
 
     return state
 
@@ -139,9 +162,37 @@ def _inspect(stack: Stack, symbol: str) -> str:
     return "not there" if found["missing"] else found["signature"] or found["what"]
 
 
+def state_of_trouble(package: str, trouble: str, folder: Path) -> State:
+    """Return what says whether a release has a trouble, which a probe of the adapter shows by that name."""
+
+    async def state(version: str) -> Seen:
+        try:
+            stack = candidate_stack(f"{package}=={version}", folder)
+            await asyncio.to_thread(build_stack, stack, imports=False)
+        except StackError as error:
+            return _not_installable(error)
+        try:
+            # What environments become in a release changes none of its troubles.
+            async with start_worker(stack.python, stack.per_target()[0].worker, label=stack.label) as worker:
+                shown = await worker.request(
+                    protocol.TroubleShown,
+                    lambda seq: protocol.ShowTrouble(seq=seq, name=trouble),
+                    timeout_s=_TROUBLE_TIMEOUT_S,
+                )
+        except RequestFailed as error:
+            if error.kind == "unsupported":
+                raise BisectionError(error.reason) from error
+            return Seen("its probe fails", error.reason)
+        except WorkerError as error:
+            return Seen("its probe fails", str(error))
+        return Seen("it has the trouble" if shown.is_there else "it does not have it", shown.seen)
+
+    return state
+
+
 def state_of_promise(
     package: str, promise: str, folder: Path, *, environment: str, episodes: int, seed: int
-) -> Callable[[str], Awaitable[str]]:
+) -> State:
     """Return what says whether a release keeps a promise of the suite.
 
     Args:
@@ -153,25 +204,29 @@ def state_of_promise(
         seed: Seed of the fuzzer.
     """
 
-    async def state(version: str) -> str:
+    async def state(version: str) -> Seen:
         try:
             stack = candidate_stack(f"{package}=={version}", folder)
         except UnresolvedError as error:
-            return f"not installable: {_last_line(error)}"
+            return _not_installable(error)
         cell = await play_cell(stack.per_target()[0], environment=environment, episodes=episodes, seed=seed)
         return _kept(cell, promise)
 
     return state
 
 
-def _kept(cell: Cell, promise: str) -> str:
+def _kept(cell: Cell, promise: str) -> Seen:
     if cell.reason:
-        return f"{cell.outcome}: {_last_line(cell.reason)}"
+        return Seen(str(cell.outcome), _last_line(cell.reason))
     kind, _, name = promise.partition(":")
     if kind == "feature" and name:
-        return cell.features.get(name, "not as declared")
+        return Seen(cell.features.get(name, "not as declared"))
     broken = [one for one in cell.findings if promise in one.promise]
-    return f"broken: {broken[0].promise}" if broken else "kept"
+    return Seen(f"broken: {broken[0].promise}", broken[0].difference) if broken else Seen("kept")
+
+
+def _not_installable(error: StackError) -> Seen:
+    return Seen("not installable", _last_line(error))
 
 
 def _last_line(said: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import subprocess
 import tomllib
 from dataclasses import replace
@@ -108,23 +107,3 @@ def _pin(requirements: list[str], python: str, pins: Path) -> None:
         raise UnresolvedError(
             f"{requirements[0].partition(' @ ')[0]} cannot be resolved:\n{done.stderr.strip()[-1500:]}"
         )
-
-
-def released_versions(package: str) -> list[Version]:
-    """Return the final releases of a package that its registry has, oldest first.
-
-    Raises:
-        StackError: uv is not installed, or the registry does not answer.
-    """
-    uv = find_uv()
-    if uv is None:
-        raise StackError("uv is not installed; install the extra 'harness' of this project, or uv itself")
-    done = subprocess.run(
-        # Which Python a release asks for is a matter of its stack, not of the one that pip runs under.
-        [uv, "tool", "run", "--quiet", "pip", "index", "versions", package, "--ignore-requires-python"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    listed = re.search(r"Available versions: (.+)", done.stdout)
-    if done.returncode or listed is None:
-        raise StackError(f"the releases of {package} cannot be listed: {done.stderr.strip()[-500:]}")
-    return sorted(Version(one) for one in listed[1].split(", "))

@@ -54,6 +54,19 @@ class SymbolState(_Part):
     signature: str = ""
 
 
+class Frame(_Part):
+    """Hold one message of an episode as it went over the wire.
+
+    Attributes:
+        name: Who sent it, and what it is.
+        fields: Place in it -> the value there as JSON, shortened where it is long; names of sessions, ports and times are not
+            told, nor is what differs from one playing of the episode to the next.
+    """
+
+    name: str
+    fields: dict[str, str]
+
+
 class Cell(_Part):
     """Hold what came of one release.
 
@@ -74,6 +87,8 @@ class Cell(_Part):
         digest: Of the transcripts that it showed; equal for two releases that showed the same.
         features: Feature -> how the adapter has it in this release, as proven.
         symbols: What this project uses or names of the framework, and what that is in this release.
+        frames: The messages of one episode on the wire, in their order; none where the framework runs in process.
+        unrecorded: Why there are none although it has a server; empty where there are.
         seconds: How long it took, with the installation.
         played: When it was played.
         commit: The commit that played it; None outside of a checkout.
@@ -95,6 +110,8 @@ class Cell(_Part):
     digest: str = ""
     features: dict[str, str] = {}
     symbols: tuple[SymbolState, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    unrecorded: str = ""
     seconds: float = Field(default=0.0, ge=0)
     played: AwareDatetime
     commit: str | None = None

@@ -20,15 +20,21 @@ SUITE = (
     "features.py",
     "projection.py",
     "protocol.py",
+    "relay.py",
     "scenarios.py",
     "session.py",
+    "stone/transport.py",
+    "stone/wire.py",
+    "versions/frames.py",
 )
-"""The modules of `bench` that decide what conformance finds, beside the worker and the touchstone."""
+"""The modules of `bench` that decide what conformance finds and what is recorded, beside the worker and the touchstone."""
 
 
 def cell_key(stack: Stack, environment: str, *, episodes: int, seed: int) -> str:
     """Return the hash of adapter, environment, constraints and suite: of everything that decides what a cell says."""
-    digest = hashlib.sha256(f"{stack.label} {environment} {episodes} {seed} {stack.inputs_sha256}".encode())
+    # Two wheels may lie at one place one after the other; what a candidate is called tells them apart.
+    installed = f"{stack.inputs_sha256} {stack.candidate.name if stack.candidate else ''}".strip()
+    digest = hashlib.sha256(f"{stack.label} {environment} {episodes} {seed} {installed}".encode())
     suite, core = Path(next(iter(bench.__path__))), Path(next(iter(canonical.__path__)))
     place = definition_path(load_environment(environment))
     adapter = adapters_folder() / stack.adapter

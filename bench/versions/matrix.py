@@ -66,6 +66,32 @@ class Matrix(BaseModel):
             yield title, list(cells)
 
 
+def join_matrices(matrices: Sequence[Matrix]) -> Matrix:
+    """Return one matrix of the cells of several, such as those of a job for each; of one release, the cell that was played last.
+
+    Raises:
+        MatrixError: There is none, or they were not made with the same environment, episodes and seed.
+    """
+    if not matrices:
+        raise MatrixError("there is no matrix to join")
+    plans = {(one.environment, one.episodes, one.seed) for one in matrices}
+    if len(plans) > 1:
+        told = "; ".join(
+            f"{name}, {episodes} episodes, seed {seed}" for name, episodes, seed in sorted(plans)
+        )
+        raise MatrixError(f"matrices of different plans cannot be joined: {told}")
+    cells = {cell.stack: cell for one in sorted(matrices, key=lambda one: one.written) for cell in one.cells}
+    commits = {one.commit for one in matrices}
+    return matrices[0].model_copy(
+        update={
+            "written": max(one.written for one in matrices),
+            "commit": commits.pop() if len(commits) == 1 else None,
+            "dirty": any(one.dirty for one in matrices),
+            "cells": in_order(list(cells.values())),
+        }
+    )
+
+
 def in_order(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     """Return cells by framework, then by package, then from the oldest release to the newest."""
     return tuple(sorted(cells, key=lambda one: (one.framework, one.package, Version(one.version), one.stack)))

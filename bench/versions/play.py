@@ -5,19 +5,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.client import WorkerError, start_worker
+from bench.client import WorkerError, start_both
 from bench.conformance import ConformanceResult, Divergence, run_conformance
 from bench.machine import read_revision
 from bench.progress import OnProgress, Progress, ignore_progress
 from bench.stacks import ROOT, Stack, StackError, build_stack, find_python
-from bench.versions.cells import Cell, Finding, Outcome, SymbolState
+from bench.stone.wire import UnreadableStreamError
+from bench.versions.cells import Cell, Finding, Frame, Outcome, SymbolState
+from bench.versions.frames import record_frames
 from bench.versions.kept import CellStore, cell_key
 from bench.versions.known import judge, known_failures
 from bench.versions.symbols import states, symbols_of
+from canonical.adapter import SessionError
+
+
+@dataclass(frozen=True, slots=True)
+class Conformed:
+    """Hold what a release showed: conformance, the symbols in use, and an episode on the wire."""
+
+    result: ConformanceResult
+    symbols: tuple[SymbolState, ...]
+    frames: tuple[Frame, ...] = ()
+    unrecorded: str = ""
 
 
 async def play_cells(
@@ -124,10 +137,11 @@ async def play_cell(
     except StackError as error:
         return cell(Outcome.NOT_INSTALLABLE, reason=str(error))
     try:
-        result, symbols = await _conform(stack, environment, episodes, seed, on_progress)
+        seen = await conform(stack, environment, episodes, seed, on_progress)
     except WorkerError as error:
         finding = Finding(promise="the adapter works with the release", difference=str(error))
         return cell(Outcome.FAILS, findings=(finding,))
+    result = seen.result
     findings = _findings(result.divergences)
     new, known = judge(findings, known_failures(stack))
     outcome = Outcome.FAILS if new or not result.episodes else Outcome.KNOWN if known else Outcome.PASSES
@@ -142,27 +156,32 @@ async def play_cell(
             for proof in result.features
             if proof.declared is not None and proof.problem is None
         },
-        symbols=symbols,
+        symbols=seen.symbols,
+        frames=seen.frames,
+        unrecorded=seen.unrecorded,
     )
 
 
-async def _conform(
+async def conform(
     stack: Stack, environment: str, episodes: int, seed: int, on_progress: OnProgress
-) -> tuple[ConformanceResult, tuple[SymbolState, ...]]:
-    async with AsyncExitStack() as running:
-        driver = await running.enter_async_context(
-            start_worker(stack.python, stack.worker, label=f"the {stack.label} client")
-        )
-        host = driver
-        if stack.facts.kind == "server":
-            host = await running.enter_async_context(
-                start_worker(stack.python, stack.worker, label=f"the {stack.label} server")
-            )
+) -> Conformed:
+    """Run conformance in a stack, which must be built, and look at what else a cell holds.
+
+    Raises:
+        WorkerError: The adapter does not work with the release.
+    """
+    async with start_both(stack) as (host, driver):
         result = await run_conformance(
             host, driver, source=environment, episodes=episodes, seed=seed,
             on_progress=lambda done, of: on_progress(Progress(stack.label, done, of, "episodes")),
         )  # fmt: skip
-        return result, await states(driver, symbols_of(stack))
+        symbols = await states(driver, symbols_of(stack))
+        if stack.facts.kind == "in_process":
+            return Conformed(result, symbols)
+        try:
+            return Conformed(result, symbols, await record_frames(host, driver))
+        except (SessionError, UnreadableStreamError, WorkerError) as error:
+            return Conformed(result, symbols, unrecorded=str(error))
 
 
 def _findings(divergences: Sequence[Divergence]) -> tuple[Finding, ...]:

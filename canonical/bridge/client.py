@@ -24,7 +24,15 @@ _FACTS_PATIENCE_S = 60.0
 
 
 class SourceGoneError(SessionError):
-    """Report that a source ended, or cannot be reached, so that an episode of it cannot go on."""
+    """Report that a source ended, or cannot be reached, so that an episode of it cannot go on.
+
+    Attributes:
+        reason: How that was noticed, without the address, which is nobody's business who plays.
+    """
+
+    def __init__(self, address: str, what: str, reason: str) -> None:
+        super().__init__(f"{what.format(address)}: {reason}")
+        self.reason = reason
 
 
 def read_facts(address: str) -> SourceFacts:
@@ -58,7 +66,7 @@ def _dial(where: tuple[str, int] | str) -> socket.socket:
 
 
 def _unreachable(address: str, error: Exception) -> SourceGoneError:
-    return SourceGoneError(f"there is no source at {address}: {str(error) or type(error).__name__}")
+    return SourceGoneError(address, "there is no source at {}", str(error) or type(error).__name__)
 
 
 class BridgeSession:
@@ -127,19 +135,20 @@ class BridgeSession:
                 line = await self._reader.readline()
         except TimeoutError:
             self._writer.close()
-            raise SourceGoneError(
-                f"the source at {self._address} did not answer within {PATIENCE_S:g} s"
-            ) from None
+            raise self._gone(f"it did not answer within {PATIENCE_S:g} s") from None
         except (OSError, ValueError, RuntimeError) as error:
-            raise SourceGoneError(f"the source at {self._address} is gone: {error}") from error
+            raise self._gone(str(error)) from error
         if not line:
-            raise SourceGoneError(f"the source at {self._address} is gone: it closed the connection")
+            raise self._gone("it closed the connection")
         value = json.loads(line)
         if "failed" in value:
             raise SessionError(value["failed"])
         if answer not in value:
             raise SessionError(f"the source answered {sorted(value)}, and not {answer!r}")
         return value[answer]
+
+    def _gone(self, reason: str) -> SourceGoneError:
+        return SourceGoneError(self._address, "the source at {} is gone", reason)
 
 
 async def dial_source(address: str) -> BridgeSession:

@@ -143,8 +143,8 @@ def bridged_environment(address: str) -> BridgedEnvironment:
 
 
 def _text_tool(spec: ToolSpec) -> Tool:
-    async def respond(_environment: Environment[Any], state: BridgeState, text: str) -> ToolOutput:
-        return await _act(state, text)
+    async def respond(environment: BridgedEnvironment, state: BridgeState, text: str) -> ToolOutput:
+        return await _act(environment.facts.source, state, text)
 
     model: type[BaseModel] = create_model(spec.name, __config__=ConfigDict(extra="forbid"), text=(str, ...))
     return Tool(spec, respond, is_async=True, model=model)
@@ -152,23 +152,21 @@ def _text_tool(spec: ToolSpec) -> Tool:
 
 def _bridged_tool(spec: ToolSpec) -> BridgedTool:
     async def call(
-        _environment: Environment[Any], state: BridgeState, arguments: Mapping[str, JSON]
+        environment: BridgedEnvironment, state: BridgeState, arguments: Mapping[str, JSON]
     ) -> ToolOutput:
-        return await _act(state, ToolCall(spec.name, arguments))
+        return await _act(environment.facts.source, state, ToolCall(spec.name, arguments))
 
     model: type[BaseModel] = create_model(spec.name, __config__=ConfigDict(extra="allow"))
     return BridgedTool(spec, call, is_async=True, model=model)
 
 
-async def _act(state: BridgeState, action: Action) -> Observation:
+async def _act(source: str, state: BridgeState, action: Action) -> Observation:
     try:
         result = await state.session.step(action)
-    except SourceGoneError as error:
-        state.cause, state.payment = Cause.ERROR, {"reward": 0.0}
-        return Observation.of(f"{error}. This episode cannot go on.")
     except SessionError as error:
         state.cause, state.payment = Cause.ERROR, {"reward": 0.0}
-        return Observation.of(f"The source failed: {error}. This episode cannot go on.")
+        said = f"is gone: {error.reason}" if isinstance(error, SourceGoneError) else f"failed: {error}"
+        return Observation.of(f"The source {source} {said}. This episode cannot go on.")
     parts = result.components
     is_exact = bool(parts) and math.fsum(parts.values()) == result.reward
     state.payment, state.cause = parts if is_exact else {"reward": result.reward}, result.cause

@@ -13,6 +13,7 @@ from reports.charts.drawing import INKS, WIDTHS, Drawing, Ink, Shape
 from reports.charts.ladder import Bracket, draw_ladder
 from reports.charts.panels import Panel, draw_panels
 from reports.charts.ratios import Comparison, draw_ratios
+from reports.charts.releases import FrameworkPanel, Measured, ReleaseColumn, draw_releases
 from reports.charts.server import Reading, draw_server
 from reports.charts.steps import Step
 
@@ -22,9 +23,12 @@ __all__ = [
     "Bracket",
     "Comparison",
     "Drawing",
+    "FrameworkPanel",
     "Ink",
+    "Measured",
     "Panel",
     "Reading",
+    "ReleaseColumn",
     "Row",
     "Shape",
     "Step",
@@ -32,5 +36,6 @@ __all__ = [
     "draw_ladder",
     "draw_panels",
     "draw_ratios",
+    "draw_releases",
     "draw_server",
 ]

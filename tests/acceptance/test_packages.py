@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,16 +57,8 @@ class Place:
 
     def run(self, command, **more):
         """Run a command of which nothing leads to this project."""
-        kept = {
-            "HOME",
-            "LANG",
-            "UV_INDEX_URL",
-            "UV_DEFAULT_INDEX",
-            "UV_CACHE_DIR",
-            "PIP_INDEX_URL",
-            "SSL_CERT_FILE",
-        }
-        environment = {key: value for key, value in os.environ.items() if key in kept}
+        leading = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+        environment = {key: value for key, value in os.environ.items() if key not in leading}
         environment["PATH"] = f"{self.folder / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             [str(word) for word in command], cwd=self.folder, env=environment, text=True, capture_output=True,
@@ -75,13 +68,15 @@ class Place:
         return done.stdout
 
     def play(self, written, asked):
-        """Play an episode through the framework's own tools, after its validator has had a look."""
+        """Play an episode through the framework's own tools, after its validator has had a look and the README was tried."""
         script = STACKS / self.framework / "play_package.py"
+        readme = (written.folder / "README.md").read_text(encoding="utf-8")
         asked = {
             **asked,
             "module": written.module,
             "folder": str(written.folder),
             "name": written.environment,
+            "readme": re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL),
         }
         said = self.run([self.python, "-P", script], input=json.dumps(asked))
         return json.loads(said.splitlines()[-1])

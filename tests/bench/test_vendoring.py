@@ -58,6 +58,22 @@ def test_a_name_that_is_put_together_stands_for_every_module_that_it_can_become(
     assert found == {"adapters", "adapters.gem", "adapters.gem.one_target", "adapters.gem.two_target"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m = import_module(f'adapters.gem.{kind()}_target')\nm.compile()",
+        "x = importlib.import_module(f'adapters.gem.{kind()}_target').compile",
+    ],
+)
+def test_of_the_modules_that_a_name_can_become_only_those_have_a_part_that_have_what_is_asked(text):
+    known = {**KNOWN, "adapters.gem.two_target": Module("def compile(): ...\n")}
+    assert set(close_over([("the code", text)], known).modules) == {
+        "adapters",
+        "adapters.gem",
+        "adapters.gem.two_target",
+    }
+
+
 def test_a_package_named_by_a_text_stands_for_its_modules():
     assert needed("_PACKAGE = 'canonical.deep'") >= {"canonical.deep.content", "canonical.deep.other"}
 

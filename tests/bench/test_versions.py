@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from bench.stacks import Stack, StackError, adapters_folder, all_stacks, find_python, find_stack, releases_of
+from bench.conformance import ConformanceResult, Divergence
+from bench.relay import Piece
+from bench.stacks import (
+    Candidate,
+    Stack,
+    StackError,
+    adapters_folder,
+    all_stacks,
+    find_python,
+    find_stack,
+    releases_of,
+)
 from bench.versions import play as playing
-from bench.versions.bisection import BisectionError, between, bisect
+from bench.versions.bisection import BisectionError, Seen, between, bisect
 from bench.versions.candidates import CandidateError, candidate_stack
-from bench.versions.cells import Cell, Finding, Outcome, SymbolState
-from bench.versions.drift import Shift, changes, drifts
+from bench.versions.cells import Cell, Finding, Frame, Outcome, SymbolState
+from bench.versions.drift import FrameChange, Shift, changes, drift_json, drifts, frame_changes
+from bench.versions.frames import VARIES, read_frames, steady
 from bench.versions.kept import CellStore, cell_key
 from bench.versions.known import KnownFailure, KnownFailuresError, judge, known_failures, read_known_failures
-from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order
-from bench.versions.play import play_cells
+from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order, join_matrices
+from bench.versions.newest import differences, newest_offers
+from bench.versions.play import Conformed, play_cell, play_cells
 from bench.versions.symbols import symbols_of
 from reports.page import markdown, page
 from reports.versions import differing_parts, matrix_report, matrix_text
@@ -50,8 +65,8 @@ def test_bisection_names_the_release_that_changed_it_and_tries_few(count: int, d
     turn = data.draw(st.integers(1, count - 1))
     versions = [f"1.{number}" for number in range(count)]
 
-    async def state(version: str) -> str:
-        return "old" if int(version.partition(".")[2]) < turn else "new"
+    async def state(version: str) -> Seen:
+        return Seen("old" if int(version.partition(".")[2]) < turn else "new", f"as {version} words it")
 
     found = asyncio.run(bisect(versions, state))
     assert (found.last.version, found.first.version) == (versions[turn - 1], versions[turn])
@@ -61,8 +76,8 @@ def test_bisection_names_the_release_that_changed_it_and_tries_few(count: int, d
 
 
 def test_bisection_refuses_ends_that_do_not_differ() -> None:
-    async def state(_version: str) -> str:
-        return "the same"
+    async def state(version: str) -> Seen:
+        return Seen("the same", f"as {version} words it")
 
     with pytest.raises(BisectionError, match=r"1\.0 and 1\.2 do not differ: the same"):
         asyncio.run(bisect(["1.0", "1.1", "1.2"], state))
@@ -297,3 +312,188 @@ def test_of_long_signatures_the_part_that_differs_is_shown() -> None:
     )
     assert differing_parts("(x)", "(x, y)") == ("(x)", "(x, y)")
     assert differing_parts("", after)[1].startswith("(parameter_0")
+
+
+def asked(body: str, **fields: str) -> bytes:
+    heads = "".join(
+        f"{name}: {value}\r\n" for name, value in {**fields, "Content-Length": str(len(body))}.items()
+    )
+    return f"POST /e/{uuid4()}/call?page=2 HTTP/1.1\r\nHost: 127.0.0.1:81\r\n{heads}\r\n{body}".encode()
+
+
+def answered(body: str, kind: str = "application/json") -> bytes:
+    chunks = "".join(f"{len(part):x}\r\n{part}\r\n" for part in (body[:5], body[5:]) if part)
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n"
+    return f"{head}Date: today\r\n\r\n{chunks}0\r\n\r\n".encode()
+
+
+def test_messages_are_read_in_their_order_without_names_and_ports_and_keepalives() -> None:
+    body = json.dumps(
+        {"id": str(uuid4()), "at": "http://127.0.0.1:4711/x", "word": "crane", "of": [1, {"b": None}]}
+    )
+    first, second = asked(body, Cookie="a"), asked(body).replace(b"/call?page=2", b"/ping")
+    reply, stream = (
+        answered('{"ok": true}'),
+        answered(': quiet\n\nevent: end\ndata: {"ok": 1}\n\n', "text/event-stream"),
+    )
+    # The second connection speaks first.
+    conversations = [(second + first, answered("") + stream), (first, reply)]
+    pieces = [
+        Piece(1, True, len(first)), Piece(1, False, len(reply)), Piece(0, True, len(second)), Piece(0, True, len(first)),
+        Piece(0, False, len(answered("")) + len(stream)),
+    ]  # fmt: skip
+    frames = read_frames(conversations, pieces)
+    assert [one.name for one in frames] == [
+        "client: POST /e/(id)/call", "server: answer to POST /e/(id)/call",
+        "client: POST /e/(id)/call", "server: answer to POST /e/(id)/call",
+    ]  # fmt: skip
+    assert frames[0].fields == {
+        "query page": '"2"', "header cookie": '"a"', "body.id": '"(id)"', "body.at": '"http://127.0.0.1:(port)/x"',
+        "body.word": '"crane"', "body.of[0]": "1", "body.of[1].b": "null",
+    }  # fmt: skip
+    assert frames[1].fields == {
+        "status": "200",
+        "header content-type": '"application/json"',
+        "body.ok": "true",
+    }
+    assert frames[3].fields["event 0 event"] == '"end"'
+    assert frames[3].fields["event 0 data.ok"] == "1"
+
+
+def test_what_differs_from_one_playing_to_the_next_is_nothing_that_a_release_decides() -> None:
+    playings = [
+        [Frame(name="client: message step", fields={"word": "crane", "took": str(n)})] for n in range(3)
+    ]
+    assert steady(playings) == (Frame(name="client: message step", fields={"word": "crane", "took": VARIES}),)
+    # A playing of other messages says nothing of the first one's.
+    assert steady([playings[0], [*playings[1], *playings[2]]]) == tuple(playings[0])
+
+
+def message(name: str, **fields: str) -> Frame:
+    return Frame(name=name, fields=fields)
+
+
+def test_the_wire_is_compared_message_by_message_and_what_happens_to_many_is_told_once() -> None:
+    before = (
+        message("a", x="1", y="2"),
+        message("step", done="false"),
+        message("step", done="true"),
+        message("gone"),
+    )
+    after = (message("a", x="1", z="3"), message("new"), message("step", done="0"), message("step", done="1"))
+    assert frame_changes(before, before) == []
+    assert frame_changes(before, after) == [
+        FrameChange("a", "y", Shift.VANISHED, "2", ""),
+        FrameChange("a", "z", Shift.APPEARED, "", "3"),
+        FrameChange("new", "", Shift.APPEARED),
+        FrameChange("step", "done", Shift.CHANGED, "false", "0", times=2),
+        FrameChange("gone", "", Shift.VANISHED),
+    ]
+
+
+def test_the_report_has_a_row_of_the_wire_for_each_pair_of_neighbours() -> None:
+    frames = [(message("a", x=value),) for value in ("1", "1", "2")]
+    whole = matrix(*(cell(f"0.{number}", frames=one) for number, one in enumerate(frames)))
+    text = markdown(matrix_report(whole))
+    assert "| `gem-llm-0.0` | `gem-llm-0.1` | 1 | same |" in text
+    assert "| `gem-llm-0.1` | `gem-llm-0.2` | 1 | a, field x changed |" in text
+    (_, (pair,)) = (drift_json(whole.cells)["wire"][0]["changes"], [drift_json(whole.cells)["wire"][1]])
+    assert pair["changes"] == [
+        {"frame": "a", "field": "x", "shift": "changed", "before": "1", "after": "2", "times": 1}
+    ]
+    lost = matrix(cell(unrecorded="the relay broke"))
+    assert "could not be recorded: the relay broke" in markdown(matrix_report(lost))
+
+
+def divergence(scenario: str) -> Divergence:
+    return Divergence(scenario, "s, task train/1, seed 0", 2, "reward", "0.25", "0.2")
+
+
+@pytest.mark.parametrize(
+    ("broken", "known_of", "outcome", "promises"),
+    [
+        ((), (), Outcome.PASSES, []),
+        (("rounds: rewards",), ("rounds",), Outcome.KNOWN, ["rounds: rewards"]),
+        # A known failure that passes, and one that fails otherwise, are errors.
+        ((), ("rounds",), Outcome.FAILS, ["rounds"]),
+        (("ends: flags",), ("rounds",), Outcome.FAILS, ["ends: flags", "rounds"]),
+        (("rounds: rewards", "ends: flags"), ("rounds",), Outcome.FAILS, ["ends: flags", "rounds: rewards"]),
+    ],
+)
+def test_known_failures_of_a_cell_are_strict_in_both_directions(
+    broken: tuple[str, ...],
+    known_of: tuple[str, ...],
+    outcome: Outcome,
+    promises: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def conform(*_: object) -> Conformed:
+        return Conformed(
+            ConformanceResult(episodes=3, steps=9, divergences=[divergence(one) for one in broken]), ()
+        )
+
+    monkeypatch.setattr(playing, "build_stack", lambda _stack, **_: None)
+    monkeypatch.setattr(playing, "conform", conform)
+    monkeypatch.setattr(playing, "known_failures", lambda _stack: tuple(map(known, known_of)))
+    found = asyncio.run(play_cell(STACK, environment="wordle", episodes=1, seed=0))
+    assert (found.outcome, [one.promise for one in found.findings]) == (outcome, promises)
+    assert found.outcome.good is (outcome is not Outcome.FAILS)
+
+
+def test_a_key_tells_apart_two_wheels_that_lay_at_one_place(tmp_path: Path) -> None:
+    pins = tmp_path / "pins.txt"
+    pins.write_text("gem-llm @ file:///a.whl\n", encoding="utf-8")
+    keys = {
+        cell_key(replace(STACK, candidate=Candidate(name, pins, ("gem-llm",))), "wordle", episodes=1, seed=0)
+        for name in ("candidate-gem-llm-1-aa", "candidate-gem-llm-1-bb")
+    }
+    assert len(keys) == 2
+
+
+def test_matrices_of_several_jobs_are_joined_and_those_of_other_plans_are_not() -> None:
+    first, second = matrix(cell("0.2")), matrix(cell("0.1"), cell("0.2", outcome=Outcome.FAILS))
+    later = second.model_copy(update={"written": WHEN + timedelta(hours=1), "commit": "d" * 40})
+    joined = join_matrices([later, first])
+    assert [(one.version, one.outcome) for one in joined.cells] == [
+        ("0.1", Outcome.PASSES),
+        ("0.2", Outcome.FAILS),
+    ]
+    assert (joined.written, joined.commit) == (later.written, None)
+    with pytest.raises(
+        MatrixError, match="different plans cannot be joined: wordle, 3 episodes, seed 0; wordle, 9 episodes"
+    ):
+        join_matrices([first, first.model_copy(update={"episodes": 9})])
+    with pytest.raises(MatrixError, match="no matrix to join"):
+        join_matrices([])
+
+
+def test_what_the_index_offers_is_newer_than_the_newest_supported_release_or_it_is_not() -> None:
+    stacks = [one for one in all_stacks(older=True) if one.release.package in {"gem-llm", "ors-sdk"}]
+    offered = {"gem-llm": ["0.0.4", "0.10.0"], "ors-sdk": ["0.1.0"]}
+    offers = newest_offers(stacks, lambda package: [Version(one) for one in offered[package]])
+    assert [(one.package, one.supported.release.version, one.version, one.is_newer) for one in offers] == [
+        ("gem-llm", "0.1.0", "0.10.0", True),
+        ("ors-sdk", "0.1.0", "0.1.0", False),
+    ]
+
+
+def test_what_a_newer_release_shows_otherwise_is_said_in_words() -> None:
+    before = cell(
+        "1.0", features={"snapshot": "native"}, symbols=(state("m:a", "(x)"),), frames=(message("a", x="1"),)
+    )
+    same = before.model_copy(update={"version": "1.1"})
+    assert differences(before, same) == []
+    after = cell(
+        "1.1", outcome=Outcome.FAILS, findings=FINDINGS, features={}, symbols=(state("m:a", "(y)"),), frames=(message("a", x="2"),)
+    )  # fmt: skip
+    assert differences(before, after) == [
+        "outcome: passes in 1.0, fails in 1.1",
+        "promise broken: 0 and 1",
+        "feature snapshot: native before, not as declared now",
+        "symbol m:a changed: was (x), is (y)",
+        "wire: a, field x changed: was 1, is 2 (in 1)",
+    ]
+    gone = cell("1.1", outcome=Outcome.NOT_INSTALLABLE, reason="two of them\n  do not go together")
+    assert differences(before, gone) == [
+        "outcome: passes in 1.0, not installable in 1.1", "do not go together",
+    ]  # fmt: skip

@@ -11,6 +11,8 @@ import gem
 
 def main():
     asked = json.load(sys.stdin)
+    for shown in asked["readme"]:
+        exec(shown, {})  # noqa: S102 - what it tells a reader to run
     env = gem.make(import_module(asked["module"]).ENV_ID)
     observation, _ = env.reset(task=asked["task"], seed=asked["seed"])
     steps = []

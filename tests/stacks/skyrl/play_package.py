@@ -12,6 +12,8 @@ import skyrl_gym
 
 def main():
     asked = json.load(sys.stdin)
+    for shown in asked["readme"]:
+        exec(shown, {})  # noqa: S102 - what it tells a reader to run
     name = import_module(asked["module"]).ENV_ID
     split = asked["task"].partition("/")[0]
     written = subprocess.run(
