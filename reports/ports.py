@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bench.porting.ledger import STATUSES, status_of
 from bench.porting.records import (
+    ASPECTS,
     EPISODES_FILE,
     LOSS_FILE,
     LossEntry,
@@ -17,7 +19,6 @@ from bench.porting.records import (
     ProofRecord,
     RoundTrip,
 )
-from bench.porting.round_trip import ASPECTS
 from canonical.stone import Concern, PieceName
 
 _WORST = {"preserved": 0, "approximated": 1, "lost": 2}
@@ -112,54 +113,121 @@ def render_mismatch(one: Mismatch) -> str:
     )
 
 
-def render_matrix(matrix: PortMatrix) -> str:
-    """Return the page of a matrix: hand-written Wordles, other sources, round trips, what each source does, what differs."""
+@dataclass(frozen=True, slots=True)
+class PortCell:
+    """Hold a port in a table.
+
+    Attributes:
+        text: What it says.
+        entries: What of the ledger is not preserved.
+    """
+
+    text: str
+    entries: tuple[LossEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortRow:
+    """Hold a source and its ports, one for each target."""
+
+    source: MatrixSource
+    cells: tuple[PortCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PortGroup:
+    """Hold rows of one kind.
+
+    Attributes:
+        anchor: The name of its place on a page.
+        title: What the rows are.
+        rows: The rows.
+    """
+
+    anchor: str
+    title: str
+    rows: tuple[PortRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TripCell:
+    """Hold in how many episodes something was the same at both ends of a way, and the first place where it was not."""
+
+    count: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TripRow:
+    """Hold a round trip, with a cell for each aspect."""
+
+    source: str
+    through: str
+    episodes: int
+    reason: str
+    cells: tuple[TripCell, ...]
+
+
+def groups_of(matrix: PortMatrix) -> list[PortGroup]:
+    """Return the ports of a matrix as rows: the hand-written Wordles, and the other sources."""
+    by_place = {(port.source.name, port.target.framework): port for port in matrix.ports}
+    groups = []
+    for is_baseline, anchor, title in (
+        (True, "wordle", "Wordle, written by hand for each framework"),
+        (False, "others", "Other sources"),
+    ):
+        rows = tuple(
+            PortRow(row, tuple(_cell(by_place.get((row.name, target))) for target in matrix.targets))
+            for row in matrix.sources
+            if row.baseline is is_baseline
+        )
+        if rows:
+            groups.append(PortGroup(anchor, title, rows))
+    return groups
+
+
+def trip_rows(trips: Sequence[RoundTrip]) -> list[TripRow]:
+    """Return round trips as rows."""
+    return [
+        TripRow(
+            trip.source,
+            trip.through,
+            trip.episodes,
+            _line(trip.reason),
+            tuple(
+                TripCell(
+                    "" if trip.reason else str(trip.equal.get(aspect, 0)), trip.differing.get(aspect, "")
+                )
+                for aspect in ASPECTS
+            ),
+        )
+        for trip in trips
+    ]
+
+
+def summary_of(matrix: PortMatrix) -> str:
+    """Return what a matrix shows, as one sentence."""
+    proofs = [port.proof for port in matrix.ports if port.proof is not None]
+    differ = sum(bool(proof.mismatches) for proof in proofs)
+    sources = len({port.source.name for port in matrix.ports})
+    unported = f"; {len(matrix.unported)} could not be made" if matrix.unported else ""
+    return (
+        f"{sources} sources, {len(matrix.ports)} ports, {sum(proof.episodes for proof in proofs):,} episodes, "
+        f"{sum(proof.steps for proof in proofs):,} actions on all sides: {_how_many(differ)}{unported}."
+    )
+
+
+def made_of(matrix: PortMatrix) -> str:
+    """Return when and how a matrix was made, and what a cell of it says."""
     commit = (
         ""
         if matrix.commit is None
         else f", commit {matrix.commit[:12]}{' with changes' if matrix.dirty else ''}"
     )
-    written = [row for row in matrix.sources if row.baseline]
-    others = [row for row in matrix.sources if not row.baseline]
-    how = (
-        f"`rosetta ports`, {matrix.written:%Y-%m-%d %H:%M} UTC, {matrix.seconds:.0f} s{commit}. A cell says how many episodes "
-        "were played with the source itself, over the bridge and through the target, in how many of them something differs, "
-        "and of how many of the eleven pieces everything is kept, something is approximated, or something is lost."
-    )
-    lines = [
-        "# Ports",
-        "",
-        _summary(matrix),
-        "",
-        how,
-        "",
-        *_section("Wordle, written by hand for each framework", written, matrix),
-        *_section("Other sources", others, matrix),
-    ]
-    if matrix.round_trips:
-        lines += ["## There and back", "", *_trips(matrix.round_trips), ""]
-    lines += ["## What happens to each source", ""]
-    for row in matrix.sources:
-        lines += _ledgers(row, matrix)
-    if matrix.unported:
-        lines += ["## What could not be ported", ""]
-        lines += [
-            f"- `{one.source}`{f' to {one.target}' if one.target else ''}: {_line(one.reason)}"
-            for one in matrix.unported
-        ]
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _summary(matrix: PortMatrix) -> str:
-    proofs = [port.proof for port in matrix.ports if port.proof is not None]
-    differ = sum(bool(proof.mismatches) for proof in proofs)
-    sources = len({port.source.name for port in matrix.ports})
     return (
-        f"{sources} sources, {len(matrix.ports)} ports, {sum(proof.episodes for proof in proofs):,} episodes, "
-        f"{sum(proof.steps for proof in proofs):,} actions on all sides: "
-        f"{_how_many(differ)}"
-        f"{f'; {len(matrix.unported)} could not be made' if matrix.unported else ''}."
+        f"rosetta ports, {matrix.written:%Y-%m-%d %H:%M} UTC, {matrix.seconds:.0f} s{commit}. A cell says how many episodes were "
+        "played with the source itself, over the bridge and through the target, in how many of them something differs, "
+        "and of how many of the eleven pieces everything is kept, something is approximated, or something is lost."
     )
 
 
@@ -169,35 +237,52 @@ def _how_many(differ: int) -> str:
     return "1 port differs from its source" if differ == 1 else f"{differ} ports differ from their source"
 
 
-def _section(title: str, rows: Sequence[MatrixSource], matrix: PortMatrix) -> list[str]:
-    if not rows:
-        return []
-    by_place = {(port.source.name, port.target.framework): port for port in matrix.ports}
-    lines = [
-        f"## {title}",
-        "",
-        f"| source | {' | '.join(matrix.targets)} |",
-        f"| --- |{' --- |' * len(matrix.targets)}",
-    ]
-    for row in rows:
-        cells = [_cell(by_place.get((row.name, target))) for target in matrix.targets]
-        lines.append(f"| `{row.name}`, {row.what} | {' | '.join(cells)} |")
-    return [*lines, ""]
-
-
-def _cell(record: PortRecord | None) -> str:
+def _cell(record: PortRecord | None) -> PortCell:
     if record is None:
-        return "not made"
+        return PortCell("not made")
+    entries = tuple(entry for entry in record.ledger if entry.status != "preserved")
     proof = record.proof
     if proof is None:
-        return "not proven"
+        return PortCell("not proven", entries)
     losses = [entry.loss() for entry in record.ledger]
     counts = Counter(status_of(piece, losses) for piece in PieceName)
-    differ = "0 differ" if not proof.mismatches else f"**{len(proof.mismatches)} differ**"
+    differ = f"{len(proof.mismatches)} differ"
     if proof.unrepeatable and not proof.mismatches:
-        differ = "nothing to compare: the source does not repeat itself"
-    kept = "/".join(str(counts[status]) for status in STATUSES)
-    return f"{proof.episodes} episodes, {differ}; {kept}"
+        differ = "nothing to compare, as the source does not repeat itself"
+    kept = ", ".join(f"{counts[status]} {word}" for status, word in zip(STATUSES, _WORDS, strict=True))
+    return PortCell(f"{proof.episodes} episodes, {differ}; {kept}", entries)
+
+
+_WORDS = ("kept", "approximated", "lost")
+
+
+def render_matrix(matrix: PortMatrix) -> str:
+    """Return the page of a matrix: hand-written Wordles, other sources, round trips, and what happens to each source."""
+    lines = ["# Ports", "", summary_of(matrix), "", made_of(matrix), ""]
+    for group in groups_of(matrix):
+        lines += [
+            f"## {group.title}",
+            "",
+            f"| source | {' | '.join(f'to {name}' for name in matrix.targets)} |",
+        ]
+        lines.append(f"| --- |{' --- |' * len(matrix.targets)}")
+        for row in group.rows:
+            cells = " | ".join(cell.text for cell in row.cells)
+            lines.append(f"| `{row.source.name}`, {row.source.what} | {cells} |")
+        lines.append("")
+    if matrix.round_trips:
+        lines += ["## There and back", "", *_trips(matrix.round_trips), ""]
+    lines += ["## What happens to each source", ""]
+    for source in matrix.sources:
+        lines += _ledgers(source, matrix)
+    if matrix.unported:
+        lines += ["## What could not be ported", ""]
+        lines += [
+            f"- `{one.source}`{f' to {one.target}' if one.target else ''}: {_line(one.reason)}"
+            for one in matrix.unported
+        ]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _trips(trips: Sequence[RoundTrip]) -> list[str]:
@@ -212,16 +297,13 @@ def _trips(trips: Sequence[RoundTrip]) -> list[str]:
         f"| --- | --- | --- |{' --- |' * len(ASPECTS)}",
     ]
     notes = []
-    for trip in trips:
-        if trip.reason:
-            cells = " | ".join("" for _ in ASPECTS)
-            lines.append(f"| `{trip.source}` | {trip.through} | {_line(trip.reason)} | {cells} |")
-            continue
-        cells = " | ".join(str(trip.equal.get(aspect, 0)) for aspect in ASPECTS)
-        lines.append(f"| `{trip.source}` | {trip.through} | {trip.episodes} | {cells} |")
+    for row in trip_rows(trips):
+        cells = " | ".join(cell.count for cell in row.cells)
+        lines.append(f"| `{row.source}` | {row.through} | {row.reason or row.episodes} | {cells} |")
         notes += [
-            f"- `{trip.source}` through {trip.through}, {aspect}: {_line(place)}"
-            for aspect, place in trip.differing.items()
+            f"- `{row.source}` through {row.through}, {aspect}: {_line(cell.place)}"
+            for aspect, cell in zip(ASPECTS, row.cells, strict=True)
+            if cell.place
         ]
     return [*lines, *(["", "Where they are not the same first:", "", *notes] if notes else [])]
 
@@ -243,7 +325,7 @@ def _ledgers(row: MatrixSource, matrix: PortMatrix) -> list[str]:
 
 
 def _entry(entry: LossEntry) -> str:
-    return f"{entry.piece.value}, {entry.status}: {entry.note}"
+    return f"{entry.piece.value}, {entry.status}: {_line(entry.note)}"
 
 
 def _line(text: str) -> str:

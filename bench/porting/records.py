@@ -15,6 +15,8 @@ EPISODES_FILE = "episodes.jsonl"
 PAGE_FILE = "PORT.md"
 MATRIX_FILE = "ports.json"
 MATRIX_PAGE = "ports.md"
+ASPECTS = ("prompt", "observations", "rewards", "ends", "causes", "return")
+"""What is compared at both ends of a round trip."""
 
 
 class PortError(ValueError):

@@ -10,7 +10,7 @@ from typing import Any
 from bench.client import WorkerError
 from bench.porting.episodes import PortEpisode, as_json, play_session
 from bench.porting.port import Surveyed, bridged, open_side
-from bench.porting.records import RoundTrip
+from bench.porting.records import ASPECTS, RoundTrip
 from bench.porting.sources import SourceRequest, find_source, run_source
 from bench.porting.verify import WIDTH, Side
 from bench.session import connect_session
@@ -22,9 +22,6 @@ from canonical.dialect import write_calls
 from canonical.reference import ReferenceSession
 from canonical.tool import ToolCall
 from canonical.transcript import Action, Transcript
-
-ASPECTS = ("prompt", "observations", "rewards", "ends", "causes", "return")
-"""What is compared at both ends of the way."""
 
 
 async def go_round(request: SourceRequest, surveyed: Surveyed, home: Stack, through: Stack) -> RoundTrip:

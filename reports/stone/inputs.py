@@ -1,4 +1,4 @@
-"""What the site shows beside the facts: the hand-written environments as they stand, and the published runs."""
+"""What the site shows beside the facts: hand-written environments as they stand, published runs, the published ports."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bench.porting.records import PortMatrix
     from bench.records import Run
 
-_NOT_WRITTEN_BY_AUTHORS = {"__init__.py", "baseline.py"}
-"""What stands beside a hand-written environment and only lets a worker drive it."""
+_NOT_WRITTEN_BY_AUTHORS = {"__init__.py", "baseline.py", "rows.py"}
+"""What stands beside a hand-written environment and only lets a worker drive it, or a lifter find its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,12 @@ class Inputs:
     Attributes:
         handwritten: Folder name of the adapter -> the files of its hand-written environment.
         runs: The published runs, by folder.
+        ports: The published matrix of ports, where there is one.
     """
 
     handwritten: Mapping[str, tuple[SourceFile, ...]]
     runs: tuple[PublishedRun, ...]
+    ports: PortMatrix | None = None
 
 
 NOTHING = Inputs({}, ())
@@ -63,12 +66,14 @@ NOTHING = Inputs({}, ())
 
 
 def read_inputs(checkout: Path) -> Inputs:
-    """Read the hand-written environments and the published runs of a checkout.
+    """Read the hand-written environments, the published runs and the published ports of a checkout.
 
     Raises:
         RunError: The records of a published run cannot be used.
+        PortError: The published matrix of ports cannot be used.
     """
     # Records need numpy and pyarrow, and whoever only asks for a table needs neither.
+    from bench.porting.records import MATRIX_FILE, read_matrix  # noqa: PLC0415
     from bench.records import RECORDS_FILE, read_run  # noqa: PLC0415
 
     handwritten = {
@@ -81,10 +86,12 @@ def read_inputs(checkout: Path) -> Inputs:
         if (folder / "__init__.py").is_file()
     }
     published = checkout / "reports" / "published"
+    ports = published / "ports" / MATRIX_FILE
     return Inputs(
         handwritten,
         tuple(
             PublishedRun(file.parent.name, read_run(file.parent))
             for file in sorted(published.glob(f"*/{RECORDS_FILE}"))
         ),
+        read_matrix(ports) if ports.is_file() else None,
     )

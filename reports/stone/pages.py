@@ -23,6 +23,9 @@ from reports.stone.writers import Line, line_of, page_of, provenance
 MEASURED = "measured.html"
 """The page whose figures another release of the drawing library may draw with other bytes."""
 
+PORTS = "ports.html"
+"""The page of ports, where there are any."""
+
 KINDS = {
     "declared": "what an adapter says, and what was checked where it can be",
     "introspected": "read from the installed release, or from a hand-written environment",
@@ -92,6 +95,7 @@ class Pages:
                 provenance=provenance(self.facts),
                 kinds=KINDS,
                 page_of=page_of,
+                ports=PORTS if self.inputs.ports is not None else "",
                 repository=f"{up}{self.root}" if self.root else "",
                 **more,
             )

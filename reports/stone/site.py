@@ -6,8 +6,10 @@ import json
 from collections.abc import Sequence
 
 from bench.facts import Facts
+from bench.porting.records import ASPECTS, PortMatrix
+from reports.ports import groups_of, made_of, summary_of, trip_rows
 from reports.stone.inputs import Inputs
-from reports.stone.pages import MEASURED, Pages, environment, heads
+from reports.stone.pages import MEASURED, PORTS, Pages, environment, heads
 from reports.stone.table import Table
 from reports.stone.tree import grounds, grow
 from reports.stone.writers import forms_of, page_of
@@ -49,7 +51,26 @@ def render_site(facts: Facts, tables: Sequence[Table], inputs: Inputs, root: str
             pane=next((one for one in pages.panes if one.framework == subject.framework and one.path), None),
         )
     files |= {page_of(table): table_page(pages, table) for table in tables}
+    if inputs.ports is not None:
+        files[PORTS] = _ports_page(pages, inputs.ports)
     return files
+
+
+def _ports_page(pages: Pages, matrix: PortMatrix) -> str:
+    titles = {subject.framework: subject.title for subject in pages.facts.subjects}
+    return pages.render(
+        "ports.html.j2",
+        PORTS,
+        "Ports",
+        summary=summary_of(matrix),
+        made=made_of(matrix),
+        groups=groups_of(matrix),
+        columns=[titles.get(target, target) for target in matrix.targets],
+        trips=trip_rows(matrix.round_trips),
+        aspects=ASPECTS,
+        titles=titles,
+        unported=matrix.unported,
+    )
 
 
 def table_page(pages: Pages, table: Table) -> str:
@@ -128,6 +149,11 @@ def _search(pages: Pages) -> str:
             for subject in pages.facts.subjects
         ),
         *([table.title, table.about, page_of(table)] for table in pages.tables),
+        *(
+            [["Ports", "every source under every framework, with what is lost", PORTS]]
+            if pages.inputs.ports
+            else []
+        ),
     ]
     tables = [
         {

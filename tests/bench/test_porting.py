@@ -385,7 +385,7 @@ def test_the_page_of_the_matrix_has_a_cell_for_every_port_and_hides_no_differenc
         seconds=1.0,
     )
     page = render_matrix(matrix)
-    assert "| `gem:x`, a game | 2 episodes, 0 differ; 8/3/0 | not made |" in page
+    assert "| `gem:x`, a game | 2 episodes, 0 differ; 8 kept, 3 approximated, 0 lost | not made |" in page
     assert "no port differs from its source; 1 could not be made" in page
     assert "- `gem:y`: there is none" in page
     assert "task a\\|b" in page
@@ -395,5 +395,5 @@ def test_the_page_of_the_matrix_has_a_cell_for_every_port_and_hides_no_differenc
     assert not whole.model_copy(update={"ports": [RECORD]}).holds
     wrong = whole.model_copy(update={"ports": [RECORD.model_copy(update={"proof": PROOF})]})
     assert not wrong.holds
-    assert "**1 differ**" in render_matrix(wrong)
+    assert "2 episodes, 1 differ;" in render_matrix(wrong)
     assert "1 port differs from its source" in render_matrix(wrong)
