@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from bench.porting.records import PortMatrix
     from bench.records import Run
 
-_NOT_WRITTEN_BY_AUTHORS = {"__init__.py", "baseline.py", "rows.py"}
-"""What stands beside a hand-written environment and only lets a worker drive it, or a lifter find its rows."""
+_WRITTEN_BY_AUTHORS = "wordle*.py"
+"""Which files are the hand-written environment; others let a worker drive it, or are sources of other people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,7 @@ def read_inputs(checkout: Path) -> Inputs:
     handwritten = {
         folder.name: tuple(
             SourceFile(file.relative_to(checkout).as_posix(), file.read_text(encoding="utf-8"))
-            for file in sorted(folder.glob("*.py"))
-            if file.name not in _NOT_WRITTEN_BY_AUTHORS
+            for file in sorted(folder.glob(_WRITTEN_BY_AUTHORS))
         )
         for folder in sorted((checkout / "bench" / "baselines").iterdir())
         if (folder / "__init__.py").is_file()
