@@ -185,6 +185,17 @@ class LiftedSession(OpenEnvSession):
             Cause.SUBMITTED if self._is_over else None,
         )
 
+    async def public_state(self) -> JSON:
+        """Return OpenEnv's state of the episode, and what of the last observation the model is not shown.
+
+        Raises:
+            SessionError: The server failed, or the session is lost.
+        """
+        last: Any = self._last or {}
+        shown = _TOOL_KEYS if self._manner.is_mcp and "tool_name" in last else last.keys()
+        beside = {name: value for name, value in last.items() if name == "metadata" or name not in shown}
+        return {"state": await self._ask(self._client.state), "observation": beside}
+
     def _write(self, action: Action) -> dict[str, Any]:
         manner = self._manner
         if isinstance(action, str):

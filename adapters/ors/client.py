@@ -13,15 +13,15 @@ NO_KEY = "none"
 
 
 class Client:
-    """Hold a client, and the one environment of a server.
+    """Hold a client, and one environment of a server: that of a name, or the first.
 
     Args:
         url: The address of the server: scheme, host and port.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, name: str | None = None) -> None:
         # With a slash at the end the keepalive goes to another path, and the session is taken for dead after a while.
-        self._url = url.rstrip("/")
+        self._url, self._name = url.rstrip("/"), name
         self._environments: Any = None
         self._environment: Any = None
         self._open: list[Any] = []
@@ -43,7 +43,7 @@ class Client:
         self._open = [unnamed.client, *filter(None, [getattr(unnamed, "api_client", None)])]
         async with unnamed.client.get("/list_environments") as answer:
             answer.raise_for_status()
-            name = (await answer.json())[0]
+            name = self._name or (await answer.json())[0]
         # A variant puts the name into the paths; otherwise the server answers each request by a redirect to it.
         variant = {"variant": name} if HAS_OPENREWARD else {}
         self._environment = environments.get(name, base_url=self._url, **variant)
@@ -69,6 +69,20 @@ class Client:
         """Return the tasks of a split, as the client gives them."""
         tasks: list[Any] = await self._environment.list_tasks(split)
         return tasks
+
+    async def list_splits(self) -> list[str]:
+        """Return the names of the splits."""
+        splits: list[str] = await self._environment.list_splits()
+        return splits
+
+    async def num_tasks(self, split: str) -> int:
+        """Return the number of tasks of a split, also where they are too many to be listed."""
+        return int(await self._environment.num_tasks(split))
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment."""
+        return str(self._environment.name)
 
     async def list_tools(self) -> list[Any]:
         """Return the tools that the environment lists to those who have no session."""

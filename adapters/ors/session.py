@@ -92,7 +92,7 @@ class OrsSession:
         self._last = {"prompt": shown}
         self._return, self._is_over = None, False
         try:
-            opened = Opened(read_prompt(shown), _read_tools(listed))
+            opened = self._read_opened(shown, listed)
         except (KeyError, TypeError, ValueError) as error:
             raise _malformed("the prompt", error) from error
         self._opened = opened
@@ -189,6 +189,9 @@ class OrsSession:
             await asyncio.wait({request})
         await self._leave()
         await self._client.close()
+
+    def _read_opened(self, shown: list[Any], listed: Sequence[Any]) -> Opened:
+        return Opened(read_prompt(shown), _read_tools(listed))
 
     def _check(self) -> None:
         if self._is_closed:

@@ -12,7 +12,6 @@ import pytest
 import uvicorn
 from openenv.core.env_server import interfaces
 
-from adapters.openenv.adapter import ADAPTER
 from adapters.openenv.lifter import ACT_TOOL, LIFTER
 from bench.baselines.openenv.template import write_template
 from bench.baselines.openenv.wordle import PROMPT, SPLITS
@@ -240,7 +239,7 @@ def test_what_the_environment_raises_is_an_error_of_the_session_which_goes_on(di
 
 
 @pytest.mark.skipif(not hasattr(interfaces, "TaskProvider"), reason="this release lists no tasks")
-def test_a_compiled_environment_comes_back_as_it_was():
+def test_a_compiled_environment_comes_back_as_it_was(standing_wordle):
     """With its tasks, causes, error codes and components, as the reference plays it."""
     environment = load_environment("wordle")
     task = next(iter(environment.tasks())).id
@@ -251,10 +250,7 @@ def test_a_compiled_environment_comes_back_as_it_was():
     ]
 
     async def main():
-        async with (
-            ADAPTER.serve(ADAPTER.compile(environment)) as served,
-            LIFTER.lift(served.url.replace("http", "ws"), LiftOptions()) as source,
-        ):
+        async with LIFTER.lift(standing_wordle.url.replace("http", "ws"), LiftOptions()) as source:
             assert [one.id for one in source.facts.tasks] == [one.id for one in environment.tasks()]
             opened, results, reported = await play(source, task, actions, seed=3)
         reference = ReferenceSession(environment)

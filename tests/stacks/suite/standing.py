@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from bench.projection import project
 from canonical.adapter import Adapter, Endpoint, Level, Session
+from canonical.bridge import beside
 from canonical.environment import Environment
 from canonical.reference import ADAPTER as REFERENCE
 from canonical.transcript import Action, Transcript, TranscriptStep, first_difference
@@ -24,8 +24,7 @@ class ServersLoop:
     """Be the event loop of all servers of this process, in a thread, so that clients share nothing with them but the process."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="servers", daemon=True).start()
+        self.loop = beside.servers_loop()
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Do work on the loop, and wait for it."""
