@@ -67,7 +67,7 @@ def latency_text(latencies: Latencies) -> str:
     for release in latencies.releases:
         told = [f"{phase} {_told(release.of(phase))}" for phase in _PHASES]
         name = f"{release.stack}{' (default)' if release.is_default else ''}"
-        rows.append((name, "  ".join(told) if release.phases else _short(release.reason)))
+        rows.append((name, "; ".join(told) if release.phases else _short(release.reason)))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
@@ -75,7 +75,7 @@ def latency_text(latencies: Latencies) -> str:
 def _told(one: PhaseLatency | None) -> str:
     if one is None:
         return "not measured"
-    ratio = "" if one.ratio is None else f" x {_ratio(one.ratio.value, one.ratio.low, one.ratio.high)}"
+    ratio = "" if one.ratio is None else f", ratio {_ratio(one.ratio.value, one.ratio.low, one.ratio.high)}"
     return f"{notation.duration(one.median_ns)}{ratio}{f', {_verdict(one)}' if one.ratio else ''}"
 
 
@@ -106,7 +106,7 @@ def _figure(latencies: Latencies) -> Figure:
         for title, releases in latencies.by_framework()
     )
     n = [one.n for release in latencies.releases for one in release.phases]
-    counts = f"n {min(n):,} to {max(n):,} operations each" if n else "nothing was measured"
+    counts = f"n from {min(n):,} to {max(n):,} operations" if n else "nothing was measured"
     caption = (
         "Median service time of connect and of step in each release, on logarithmic axes in µs or ms, with the interval at 95 % "
         f"as a bar; {counts}. {describe_machine(latencies.machine)}; commit {describe_commit(latencies.commit, latencies.dirty)}. "
@@ -135,6 +135,7 @@ def _column(release: ReleaseLatency, beside: Sequence[ReleaseLatency]) -> Releas
     usual = next((one.package for one in beside if one.is_default), release.package)
     label = release.stack.removeprefix(f"{release.package}-")
     return ReleaseColumn(
+        release.package,
         label if release.package == usual else f"{release.package} {label}",
         release.is_default,
         tuple(

@@ -137,7 +137,8 @@ def versions(
             cells=in_order(cells),
         )
         if latency:
-            _measure(console, folder, [one for one in stacks if _has_passed(one, cells)], plan, rounds)
+            failing = {cell.stack for cell in cells if cell.outcome is Outcome.FAILS}
+            _measure(console, folder, [one for one in stacks if one.label not in failing], plan, rounds)
     missing = _missing(matrix) if joined else []
     text = write_matrix(folder, matrix)
     console.result(
@@ -209,18 +210,12 @@ def _play(console: Console, stacks: list[Stack], plan: _Plan, store: CellStore) 
         )
 
 
-def _has_passed(stack: Stack, cells: list[Cell]) -> bool:
-    return any(
-        cell.stack == stack.label and cell.outcome in {Outcome.PASSES, Outcome.KNOWN} for cell in cells
-    )
-
-
 def _measure(console: Console, folder: Path, stacks: list[Stack], plan: _Plan, rounds: int) -> None:
     from bench.versions.latency import measure_latencies  # noqa: PLC0415 - as in `write_matrix`
 
     if not stacks:
         raise click.UsageError(
-            "no release passes, so that there is nothing of which latencies could be compared"
+            "every release breaks a promise; only latencies of the same behaviour can be compared"
         )
     with console.progress() as show:
         latencies = asyncio.run(

@@ -35,8 +35,9 @@ class Measured(NamedTuple):
 
 
 class ReleaseColumn(NamedTuple):
-    """One release: its label, whether it is the default, and what was measured; nothing where nothing could be."""
+    """One release: package, label, whether it is the default, and what was measured; nothing where nothing could be."""
 
+    package: str
     label: str
     is_default: bool
     marks: tuple[Measured, ...]
@@ -97,9 +98,13 @@ def _panel(axes: Axes, panel: FrameworkPanel) -> None:
             for mark in release.marks
             if mark.series == series
         ]
-        axes.plot(
-            [place for place, _ in known], [mark.value for _, mark in known], color=ink(f"{colour}-soft"), linewidth=1.6, zorder=3
-        )  # fmt: skip
+        # A line joins releases of one package: from one package to another there is no way to upgrade.
+        for package in dict.fromkeys(release.package for release in panel.releases):
+            joined = [
+                (place, mark.value) for place, mark in known if panel.releases[place].package == package
+            ]
+            at, values = [one[0] for one in joined], [one[1] for one in joined]
+            axes.plot(at, values, color=ink(f"{colour}-soft"), linewidth=1.6, zorder=3)
         for place_, mark in known:
             axes.plot(
                 (place_, place_),
