@@ -11,6 +11,7 @@ from bench.porting.packaging import packaged_frameworks, write_package
 from bench.porting.sources import is_source
 from canonical.stone import PieceName
 from rosetta.console import Console, output_options
+from rosetta.options import out_folder_option
 from rosetta.sources import flag_of, port_source, read_pool, source_options, source_request
 
 
@@ -20,9 +21,7 @@ from rosetta.sources import flag_of, port_source, read_pool, source_options, sou
     "--to", "framework", required=True,
     help=f"The framework: {', '.join(packaged_frameworks())}.",
 )  # fmt: skip
-@click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="The folder to write; new, or empty."
-)
+@out_folder_option("The folder to write; new, or empty.", required=True)
 @click.option(
     "--accept", "accepted", multiple=True, type=click.Choice([flag_of(piece) for piece in PieceName]),
     help="A piece of which something may be lost; may be repeated.",
