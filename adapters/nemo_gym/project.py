@@ -1,6 +1,8 @@
 """Write what NeMo Gym's own commands take: a folder of the server, its configuration, and rows of tasks.
 
 `python -P -m adapters.nemo_gym.project wordle --to FOLDER` writes it; `gym env start` and `gym eval run` play it there.
+
+Rows can be made where NeMo Gym is not installed.
 """
 
 from __future__ import annotations
@@ -13,8 +15,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from omegaconf import OmegaConf
 
 from adapters.nemo_gym.wire import write_input, write_message, write_tool
 from canonical.catalogue import UnknownEnvironmentError, load_environment
@@ -128,6 +128,8 @@ def write_project(
         OSError: The folder cannot be written.
         StartError: The environment's `start` or `prompt` failed.
     """
+    from omegaconf import OmegaConf  # noqa: PLC0415 - see above
+
     salt = secrets.token_hex(16) if salt is None else salt
     name = server_name(environment)
     place = folder / "resources_servers" / name

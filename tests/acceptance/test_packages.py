@@ -45,8 +45,11 @@ class Place:
     def install(self, source, name):
         """Write a package, build its wheel, and install that: the folder itself is not on the path."""
         written = write_package(source, self.framework, self.folder / name)
-        self.uv(["build", "--quiet", "--wheel", "--out-dir", self.folder / f"{name}-dist", written.folder])
-        (wheel,) = (self.folder / f"{name}-dist").glob("*.whl")
+        built = self.folder / f"{name}-dist"
+        self.uv(
+            ["build", "--quiet", "--wheel", "--python", self.python, "--out-dir", built, written.folder]
+        )  # fmt: skip
+        (wheel,) = built.glob("*.whl")
         self.uv(
             ["pip", "install", "--quiet", "--python", self.python, "-c", written.folder / "constraints.txt", wheel]
         )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a package of NeMo Gym is."""
