@@ -27,6 +27,7 @@ from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservatio
 from openenv.core.env_server.types import Action as OpenEnvAction
 from openenv.core.env_server.types import Observation as OpenEnvObservation
 from openenv.core.generic_client import GenericEnvClient
+from websockets.exceptions import ConnectionClosedOK
 
 from adapters.openenv.adapter import ADAPTER
 from adapters.openenv.compiler import MAX_CONCURRENT_ENVS, compile_environment, make_app
@@ -151,8 +152,11 @@ class LiftedSession(OpenEnvSession):
             try:
                 return await self._ask(partial(self._client.reset, **keywords))
             except SessionError as error:
-                if not str(error).endswith(_FULL) or loop.time() > deadline:
+                # Older clients do not read why the server has closed.
+                is_refused = str(error).endswith(_FULL) or isinstance(error.__cause__, ConnectionClosedOK)
+                if not is_refused or loop.time() > deadline:
                     raise
+            self._lost = None
             await self._client.close()
             await asyncio.sleep(_ROOM_PAUSE_S)
             self._client = self._make_client()
