@@ -32,8 +32,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from bench.porting.ledger import compose_ledger, target_losses
 from bench.porting.vendoring import Closure, Module, VendoringError, close_over, modules_below, rewritten
 from bench.stacks import ROOT, Stack, adapters_folder, find_stack
+from canonical.adapter import Feature, Level, Support
 from canonical.catalogue import definition_path, environment_names, load_environment
 from canonical.content import JSON
 from canonical.dialect import TextForm, write_calls
@@ -359,11 +361,6 @@ class _Package:
         example = random_call(environment, first, random.Random(0))  # noqa: S311 - the same in every package
         # Parts of a docstring that speak of code are for those who call it.
         about = _SECTIONS.split(inspect.getdoc(type(environment)) or environment.name)[0].strip()
-        kept = json.loads(stack.features_file.read_text(encoding="utf-8")).get(stack.label, {})
-        if not kept:
-            # Releases with a choice of targets have one entry for each.
-            all_kept = json.loads(stack.features_file.read_text(encoding="utf-8"))
-            kept = next((value for label, value in all_kept.items() if label.startswith(stack.label)), {})
         values = {
             "name": environment.name,
             "version": environment.version,
@@ -393,7 +390,10 @@ class _Package:
             "package": stack.release.package,
             "release": stack.release.version,
             "python": stack.release.python,
-            "kept": [(name.replace("_", " "), entry["level"], entry["note"]) for name, entry in kept.items()],
+            "ledger": [
+                (loss.piece, loss.status, loss.note.replace(f"adapters.{stack.adapter}.", f"{self.module}."))
+                for loss in compose_ledger(target_losses(_features(stack)))
+            ],
             "project": _project(),
         }
         hook = self._hook("values")
@@ -456,6 +456,15 @@ class _Package:
 
 _ABOUT_HOME = '''"""The environment, and the part of Rosetta that plays it, with imports that lead here. See NOTICE."""
 '''
+
+
+def _features(stack: Stack) -> dict[Feature, Support]:
+    """Return what was proven of the features of a release."""
+    proven = json.loads(stack.features_file.read_text(encoding="utf-8"))
+    return {
+        Feature(name): Support(Level(entry["level"]), entry["note"])
+        for name, entry in proven[stack.label].items()
+    }
 
 
 def _origin(source: str, environment: Environment[Any], place: str) -> _Origin:

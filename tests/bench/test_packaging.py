@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ from packaging.requirements import Requirement
 from bench.porting.packaging import PackageError, packaged_frameworks, write_package
 from bench.stacks import ROOT, UnknownStackError, adapter_names
 from canonical.catalogue import load_environment
+from canonical.stone import PieceName
 
 EXAMPLE = str(ROOT / "docs" / "examples" / "higher_lower.py")
 FRAMEWORKS = packaged_frameworks()
@@ -85,17 +85,13 @@ def test_it_requires_its_framework_and_no_version_that_is_not_pinned(written):
     assert names <= pinned
 
 
-def test_the_readme_names_splits_tools_and_every_part_that_the_framework_carries(written):
+def test_the_readme_names_splits_tools_and_every_piece_of_the_ledger(written):
     text = (written.folder / "README.md").read_text(encoding="utf-8")
     environment = load_environment(EXAMPLE)
-    kept = json.loads((ROOT / "adapters" / written.framework / "features.json").read_text(encoding="utf-8"))
     words = [
         *(f"| `{split}` |" for split in environment.tasks().splits),
         *(f"`{tool.name}(" for tool in environment.tools),
-        *(
-            f"| {part.replace('_', ' ')} | {entry['level']} |"
-            for part, entry in kept[written.release].items()
-        ),
+        *(f"| {piece} | " for piece in PieceName),
     ]
     assert [word for word in words if word not in text] == []
     for path in re.findall(r"^\| `([^`*<>]+)`", text, re.MULTILINE):
