@@ -76,7 +76,7 @@ class CompiledEnvironment(vf.StatefulToolEnv):  # type: ignore[misc]
         rubric = vf.Rubric(funcs=[episode_return])
         for metric in (solved, truncated, turns):
             rubric.add_metric(metric)
-        with _signals_kept():
+        with signals_kept():
             super().__init__(
                 tools=[],
                 dataset=lambda: self._dataset(train, seed),
@@ -282,7 +282,7 @@ def _cause_of(state: Any) -> Cause | None:
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
+def signals_kept() -> Iterator[None]:
     """Keep the process's own answers to signals: the constructor of Verifiers replaces them.
 
     Raises:
