@@ -24,13 +24,15 @@ from nemo_gym.base_resources_server import SimpleResourcesServer
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from adapters.nemo_gym.compiler import make_app
+from adapters.nemo_gym.compiler import compile_environment, make_app
 from adapters.nemo_gym.connection import SERVER, Connection, Requests
 from adapters.nemo_gym.lifted_session import GymnasiumSession, VerifiedSession
+from adapters.nemo_gym.project import make_row
 from adapters.nemo_gym.rows import Row, read_any_row
 from canonical.adapter import Loss, SessionError
 from canonical.bridge.imports import import_named, read_rows
 from canonical.bridge.source import (
+    COMPILED,
     TEXT_SPEC,
     TEXT_TOOL,
     LiftError,
@@ -39,6 +41,8 @@ from canonical.bridge.source import (
     identifier,
     task_ids,
 )
+from canonical.catalogue import load_environment
+from canonical.environment import Environment
 from canonical.listening import listen
 from canonical.reward import Aggregation
 from canonical.stone import Concern, PieceName
@@ -353,6 +357,12 @@ class NeMoGymLifter:
             if reference.startswith(("http://", "https://")):
                 url, setting = reference, Setting(urlsplit(reference).netloc)
                 rows = _read_rows(reference, setting, options)
+            elif reference.startswith(COMPILED):
+                environment = load_environment(reference.removeprefix(COMPILED))
+                subject = Subject(compile_environment(environment), __name__, Path.cwd(), is_folder=False)
+                setting = Setting(environment.name, {"entrypoint": "app.py"}, max_steps=environment.max_turns)
+                rows = await _rows_of(environment, options.tasks)
+                url = await stack.enter_async_context(_serve(subject, setting))
             else:
                 subject = find_subject(reference)
                 setting = read_setting(subject.folder, options.arguments)
@@ -387,6 +397,16 @@ class NeMoGymLifter:
                 rows,
                 is_gymnasium,
             )
+
+
+async def _rows_of(environment: Environment[Any], count: int) -> dict[str, Row]:
+    """Return rows of the first tasks of each split, as they are written for NeMo Gym."""
+    tasks = environment.tasks()
+    return {
+        task.id: read_any_row(await make_row(environment, task, 0), task.id)
+        for split in tasks.splits
+        for task in tasks.split(split)[:count]
+    }
 
 
 def _read_rows(reference: str, setting: Setting, options: LiftOptions) -> dict[str, Row]:
