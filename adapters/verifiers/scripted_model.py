@@ -32,18 +32,21 @@ async def serve_script(scripts: Sequence[Sequence[ToolCall]]) -> AsyncIterator[s
 
 
 @asynccontextmanager
-async def serve_model(answer: Callable[[Mapping[str, Any]], Awaitable[Action | None]]) -> AsyncIterator[str]:
+async def serve_model(
+    answer: Callable[[Mapping[str, Any]], Awaitable[Action | None]], refusal: str = "the script is over"
+) -> AsyncIterator[str]:
     """Serve a model on the running loop and yield its address.
 
     Args:
         answer: Returns what the model says to the body of a request, or None to refuse it.
+        refusal: The text of a refusal.
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         action = await answer(body)
         if action is None:
-            return web.json_response({"error": {"message": "the script is over"}}, status=400)
+            return web.json_response({"error": {"message": refusal}}, status=400)
         said = _message(action, _turn(body))
         if not body.get("stream"):
             return web.json_response(_completion("chat.completion", {"message": said}, body["model"]))

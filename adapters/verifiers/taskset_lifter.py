@@ -35,6 +35,8 @@ from canonical.transcript import Action
 _PACKAGE = "rosetta_lifted"
 _KEY = "ROSETTA_LIFTED_KEY"
 _CUT_OFF = "cut_off"
+_REFUSAL = "nothing more is played, as if the context length did not allow it"
+"""What a rollout is told that is cut off, in words by which 0.3.1 tells a limit from a failure."""
 _BUDGETS = frozenset(
     {_CUT_OFF, "max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"}
 )
@@ -123,7 +125,7 @@ class _TaskSet:
         stop = asyncio.Event()
 
         async def hold() -> None:
-            async with serve_model(self.answer) as self._url, self.environment.serving():
+            async with serve_model(self.answer, _REFUSAL) as self._url, self.environment.serving():
                 here.call_soon_threadsafe(ready.set_result, None)
                 await stop.wait()
 
@@ -170,7 +172,9 @@ def _read(episode: Any) -> Outcome:
     if not math.isfinite(reward):
         raise SessionError(f"the task pays {reward!r}")
     stop = trace.stop_condition
-    cause = Cause.TIMEOUT if trace.is_timeout else Cause.BUDGET if stop in _BUDGETS else Cause.SUBMITTED
+    # In releases before 0.4 a rollout that takes too long has failed.
+    is_timeout = getattr(trace, "is_timeout", False)
+    cause = Cause.TIMEOUT if is_timeout else Cause.BUDGET if stop in _BUDGETS else Cause.SUBMITTED
     branches = trace.branches
     said = CONVERSATIONS.get(trace.id) or (branches[-1].messages if branches else [])
     record = trace.model_dump(mode="json", include={"rewards", "metrics", "info", "stop_condition"})
