@@ -502,7 +502,7 @@ async def _examine_compiled(url: str, listed: Listing, common: Mapping[str, Any]
             tools = (await session.open(tasks[0].id, 0)).tools
     except SessionError as error:
         raise LiftError(f"the source does not begin task {tasks[0].id}: {error}") from error
-    return SourceFacts(**common, tasks=tasks, tools=tools, losses=(_UNLISTED_TOOL, _STATE))
+    return SourceFacts(**common, tasks=tasks, tools=tools, losses=(_STATE,))
 
 
 async def _find_manner(
@@ -569,7 +569,6 @@ def _mcp_losses(shown: frozenset[str]) -> list[Loss]:
     more = sorted(shown - _TOOL_KEYS)
     beside = f", and its own fields {', '.join(more)}" if more else ""
     return [
-        _UNLISTED_TOOL,
         Loss(
             PieceName.OBSERVATION_FORMAT,
             "approximated",
@@ -606,13 +605,6 @@ def _own_losses(manner: Manner) -> list[Loss]:
     ]
 
 
-_UNLISTED_TOOL = Loss(
-    PieceName.TOOLS,
-    "approximated",
-    "a call of a tool that is not listed, and text that holds no call, are answered before they reach the source, so it does "
-    "not count them",
-    Concern.ERRORS,
-)
 _STATE = Loss(
     PieceName.STATE_BETWEEN_TURNS,
     "approximated",

@@ -381,7 +381,7 @@ async def _examine_compiled(
         **common,
         tasks=tuple(Task(id=row["id"], inputs=row["inputs"]) for row in rows),
         tools=tools,
-        losses=(_UNLISTED_TOOL, _STATE),
+        losses=(_STATE,),
     )
 
 
@@ -418,13 +418,6 @@ async def _examine_other(
     )
 
 
-_UNLISTED_TOOL = Loss(
-    PieceName.TOOLS,
-    "approximated",
-    "a call of a tool that is not listed, and text that holds no call, are answered before they reach the source, so it does "
-    "not count them",
-    Concern.ERRORS,
-)
 _TERMINAL = Loss(
     PieceName.TOOLS,
     "approximated",
@@ -492,7 +485,6 @@ _LOSSES = (
         "approximated",
         "sessions are made without secrets, overrides of the environment, or one of the built-in toolsets; groups are not scored",
     ),
-    _UNLISTED_TOOL,
     _STATE,
 )
 
