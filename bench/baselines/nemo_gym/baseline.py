@@ -24,7 +24,7 @@ from nemo_gym.server_utils import (
 )
 from omegaconf import OmegaConf
 
-from bench.baselines.nemo_gym.wordle import PROMPT, TOOLS, WordleConfig, WordleServer
+from bench.baselines.nemo_gym.wordle import PROMPT, SPLITS, TOOLS, WordleConfig, WordleServer
 from canonical.adapter import Endpoint, Feature, Level, Opened, SessionError, Support
 from canonical.content import JSON, ErrorCode, Message, Observation, Text
 from canonical.environment import Environment
@@ -290,3 +290,10 @@ class NeMoGymBaseline:
 
 
 ADAPTER = NeMoGymBaseline()
+
+
+def rows(split: str) -> list[dict[str, Any]]:
+    """Return a row for each word of a split, as the JSONL files of its data sets would hold them."""
+    params = {"input": [{"role": "user", "content": PROMPT}], "tools": TOOLS}
+    tasks = [f"{split}/{number:04d}" for number in range(len(SPLITS[split]))]
+    return [{"responses_create_params": params, "id": task, "task": task} for task in tasks]

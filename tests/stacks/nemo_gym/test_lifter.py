@@ -21,7 +21,7 @@ from canonical.stone import PieceName
 from canonical.tool import ToolCall
 
 WORDLE = "bench.baselines.nemo_gym.wordle"
-ROWS = LiftOptions(data="bench.baselines.nemo_gym.rows:rows")
+ROWS = LiftOptions(data="bench.baselines.nemo_gym.baseline:rows")
 
 
 @asynccontextmanager
