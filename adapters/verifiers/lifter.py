@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 
 from adapters.verifiers.compiler import Target, targets
 from adapters.verifiers.lifted_session import LiftedSource
 from canonical.bridge.imports import import_named
-from canonical.bridge.source import LiftError, LiftOptions
+from canonical.bridge.source import COMPILED, LiftError, LiftOptions
+
+_COMPILED_MODULE = "adapters.verifiers.tasks"
+"""What Verifiers loads when it plays an environment of ours."""
 
 
 class VerifiersLifter:
@@ -28,6 +32,10 @@ class VerifiersLifter:
         """
         for name in options.imports:
             import_named(name)
+        if reference.startswith(COMPILED):
+            named = {"environment": reference.removeprefix(COMPILED)}
+            options = replace(options, arguments={**options.arguments, **named})
+            reference = _COMPILED_MODULE
         module = import_named(reference)
         found = targets()
         if Target.ENVIRONMENT in found:
