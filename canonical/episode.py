@@ -303,8 +303,11 @@ class Episode(Generic[StateT]):
         environment = self.environment
         if environment.text_tool is None:
             return calls
-        names = {tool.name for tool in environment.tools}
-        if any(type(call) is ToolCall and call.name in names for call in calls):
+        # Where there are other tools, a call that names none of them is a wrong call; where there are not, it is text.
+        has_tools = bool(environment.described_tools)
+        if any(
+            type(call) is ToolCall and (has_tools or call.name == environment.text_tool) for call in calls
+        ):
             return calls
         return (ToolCall(environment.text_tool, {"text": text}),)
 
