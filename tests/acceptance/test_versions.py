@@ -97,14 +97,14 @@ def test_known_failures_of_a_cell_are_strict_in_both_directions(
         monkeypatch.setattr(playing, "known_failures", lambda _stack: known)
         return asyncio.run(play_cell(of, environment="wordle", episodes=int(EPISODES), seed=0))
 
-    promises = [one.promise for one in played(broken).findings]
-    assert promises
-    assert played(broken, *promises).outcome is Outcome.KNOWN
+    # Each entry stands for all promises that begin so.
+    broken_ones = ("wordle", "touchstone", "feature step_reward")
+    assert played(broken, *broken_ones).outcome is Outcome.KNOWN
     # One that fails otherwise than was known is a failure, and so is one that does not fail any more.
     otherwise = played(broken, "another promise")
     assert otherwise.outcome is Outcome.FAILS
-    assert {one.promise for one in otherwise.findings} == {*promises, "another promise"}
-    kept = played(whole, promises[0])
+    assert "another promise" in {one.promise for one in otherwise.findings}
+    kept = played(whole, broken_ones[0])
     assert kept.outcome is Outcome.FAILS
     assert "take the entry out" in kept.findings[0].difference
 
