@@ -125,7 +125,7 @@ def _compare_raw(
     for index, result in enumerate(raw.results):
         shown = bridged.steps[index].result
         if result is None:
-            if shown.reward or (shown.cause is not None and index + 1 < environment.max_turns):
+            if not _cut_off(environment, index, shown) and (shown.reward or shown.cause is not None):
                 yield index, "reward", "nothing, because the source was not asked", repr(shown.reward)
             continue
         yield from _unequal(
