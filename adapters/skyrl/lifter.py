@@ -240,10 +240,11 @@ class SkyRLLifter:
 def _compile(name: str) -> tuple[str, dict[str, Row]]:
     environment = load_environment(name)
     env_id = f"compiled_{environment.name}"
-    compiled = compile_environment(environment)
+    # `register` takes classes too, and its annotation does not say so.
+    compiled: Any = compile_environment(environment)
     skyrl_gym.register(id=env_id, entry_point=compiled)
     # Named by their tasks and without prompts, which would start an episode of each.
-    rows = {
+    rows: dict[str, Row] = {
         task.id: {"prompt": [], "extra_info": {"task": task.id, "seed": 0}} for task in environment.tasks()
     }
     return env_id, rows

@@ -144,7 +144,8 @@ def published_stacks():
 
 
 def test_what_was_measured_is_read_from_the_records_and_nothing_else():
-    (stack, *_) = published_stacks()
+    # Frameworks that run in process have no ceiling.
+    stack = next(stack for stack in published_stacks() if stack.facts.kind == "server")
     facts = {fact.row: fact for fact in scaling.gather_scaling(stack)}
     (run, *_) = published_runs(stack.adapter)
     (ceiling,) = [one for one in run.of(Ceiling) if one.criterion == "slo" and one.subject == "compiled"]
