@@ -19,6 +19,7 @@ from adapters.gem.compiler import compile_environment
 from canonical.adapter import Loss, Opened, SessionError
 from canonical.bridge.generators import OwnGenerators
 from canonical.bridge.imports import import_named
+from canonical.bridge.plain import plain_json
 from canonical.bridge.source import (
     COMPILED,
     TEXT_SPEC,
@@ -58,7 +59,7 @@ class LiftedSession:
             SessionError: GEM's environment raised.
         """
         observation, info = await self._call(partial(self._env.reset, seed=seed_of(task)))
-        self._shown, self._total, self._is_over = _plain(info), 0.0, False
+        self._shown, self._total, self._is_over = plain_json(info), 0.0, False
         return Opened((Message("user", (Text(_text(observation, "reset")),)),), (TEXT_SPEC,))
 
     async def step(self, action: Action) -> StepResult:
@@ -70,7 +71,7 @@ class LiftedSession:
         if not isinstance(action, str):
             raise SessionError("environments of GEM take text, not calls of tools")
         observation, reward, terminated, truncated, info = await self._call(partial(self._env.step, action))
-        self._shown = _plain(info)
+        self._shown = plain_json(info)
         paid = float(reward)
         self._total += paid
         # Some environments of GEM set both flags; under the contract, what the task ended is not cut off.
@@ -123,17 +124,6 @@ def _text(observation: Any, call: str) -> str:
     if not isinstance(observation, str):
         raise SessionError(f"{call} returned a {type(observation).__name__}, and only text can be lifted")
     return observation
-
-
-def _plain(value: Any) -> JSON:
-    """Return what JSON can carry of a value; of the rest, its kind."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return f"({type(value).__name__})"
 
 
 @dataclass(frozen=True, slots=True)

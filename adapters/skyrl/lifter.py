@@ -19,6 +19,7 @@ from adapters.skyrl.conversation import read_content
 from canonical.adapter import Loss, Opened, SessionError
 from canonical.bridge.generators import OwnGenerators
 from canonical.bridge.imports import import_named, read_rows
+from canonical.bridge.plain import plain_json
 from canonical.bridge.source import (
     COMPILED,
     TEXT_SPEC,
@@ -70,7 +71,7 @@ class LiftedSession:
         conversation, metadata = await self._call(
             partial(self._env.init, copy.deepcopy(list(row.get("prompt", ()))))
         )
-        self._shown, self._total, self._is_over = _plain(metadata), 0.0, False
+        self._shown, self._total, self._is_over = plain_json(metadata), 0.0, False
         return Opened(_read_conversation(conversation), (TEXT_SPEC,))
 
     async def step(self, action: Action) -> StepResult:
@@ -87,7 +88,7 @@ class LiftedSession:
         paid = float(output["reward"])
         self._total += paid
         self._is_over = bool(output["done"])
-        self._shown = _plain(output.get("metadata"))
+        self._shown = plain_json(output.get("metadata"))
         blocks: list[Block] = []
         for message in _read_conversation(output["observations"] or ()):
             blocks += message.blocks
@@ -128,17 +129,6 @@ def _read_conversation(conversation: Sequence[Mapping[str, Any]]) -> tuple[Messa
         return tuple(Message(said["role"], read_content(said["content"])) for said in conversation)
     except (KeyError, TypeError, ValueError) as error:
         raise SessionError(f"a message of the environment cannot be lifted: {error}") from error
-
-
-def _plain(value: Any) -> JSON:
-    """Return what JSON can carry of a value; of the rest, its kind."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return f"({type(value).__name__})"
 
 
 @dataclass(frozen=True, slots=True)
