@@ -7,6 +7,7 @@ import random
 from contextlib import asynccontextmanager
 
 import pytest
+from gem.envs.registration import ENV_REGISTRY
 
 from adapters.gem.lifter import LIFTER
 from canonical.adapter import SessionError
@@ -64,15 +65,24 @@ def test_turns_that_run_out_cut_the_episode_off():
     assert turns == 13  # the source ends the episode, and not the bridge
 
 
-def test_interleaved_sessions_of_games_that_share_global_generators_show_what_each_shows_alone():
+@pytest.mark.parametrize(
+    ("game", "choices"),
+    [
+        ("game:Game2048-v0-easy", ["up", "left", "down"]),
+        ("game:GuessTheNumber-v0-random", [str(number) for number in range(1, 21)]),
+    ],
+)
+def test_interleaved_sessions_of_games_that_share_global_generators_show_what_each_shows_alone(game, choices):
     """Games of GEM draw from `random` and `numpy.random`, which all sessions of a process share."""
+    if game not in ENV_REGISTRY:
+        pytest.skip(f"this release of GEM has no {game}")
 
     async def run():
-        async with lifted("game:Game2048-v0-easy", LiftOptions(tasks=64)) as source:
+        async with lifted(game, LiftOptions(tasks=64)) as source:
             moves = [
                 (
                     f"train/{seed}",
-                    [f"\\boxed{{{m}}}" for m in random.Random(seed).choices(["up", "left", "down"], k=12)],
+                    [f"\\boxed{{{move}}}" for move in random.Random(seed).choices(choices, k=12)],
                 )
                 for seed in range(32)
             ]
