@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from bench import protocol
 from bench.samples import SampleColumns
-from bench.stacks import Stack
+from bench.stacks import Stack, stack_environment
 
 ReplyT = TypeVar("ReplyT")
 _LINE_LIMIT = 1 << 28
@@ -232,9 +232,6 @@ async def start_worker(python: Path, adapter: str, *, label: str | None = None) 
     name = label or f"the {adapter} worker"
     with tempfile.TemporaryDirectory(prefix="rosetta-worker-") as folder:
         stderr = Path(folder) / "stderr"
-        environment = {
-            **os.environ, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
         with stderr.open("wb") as sink:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -244,7 +241,7 @@ async def start_worker(python: Path, adapter: str, *, label: str | None = None) 
                     stderr=sink,
                     start_new_session=True,
                     limit=_LINE_LIMIT,
-                    env=environment,
+                    env=stack_environment(),
                 )  # fmt: skip
             except OSError as error:
                 raise WorkerError(f"{name} cannot be started with {python}: {error.strerror}") from error

@@ -343,6 +343,18 @@ def find_uv() -> str | None:
     return str(beside) if beside.exists() else shutil.which("uv")
 
 
+def stack_environment() -> dict[str, str]:
+    """Return the environment variables of a process in a stack, where uv is found: frameworks start programs by it."""
+    uv = find_uv()
+    path = [os.environ.get("PATH", os.defpath), *([str(Path(uv).parent)] if uv else [])]
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join(path),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
 def _run(command: list[str | Path], stack: Stack) -> None:
     skipped = {"VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
     environment = {key: value for key, value in os.environ.items() if key not in skipped}

@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.stacks import Stack, UnknownStackError, adapter_names, adapters_folder, find_stack
+from bench.stacks import (
+    Stack,
+    UnknownStackError,
+    adapter_names,
+    adapters_folder,
+    find_stack,
+    stack_environment,
+)
 from canonical.bridge.source import LiftError, LiftOptions, SourceFacts, facts_from_json
 from canonical.bridge.wire import SCHEME
 
@@ -105,7 +112,6 @@ async def run_source(request: SourceRequest) -> AsyncIterator[RunningSource]:
     with tempfile.TemporaryDirectory(prefix="rosetta-source-") as folder:
         log = Path(folder) / "stderr"
         given = {**asdict(request.options), "arguments": dict(request.options.arguments)}
-        environment = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
         with log.open("wb") as sink:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -116,7 +122,7 @@ async def run_source(request: SourceRequest) -> AsyncIterator[RunningSource]:
                     stderr=sink,
                     start_new_session=True,
                     limit=_LINE_LIMIT,
-                    env=environment,
+                    env=stack_environment(),
                 )  # fmt: skip
             except OSError as error:
                 raise LiftError(f"{request.stack.python} cannot be started: {error.strerror}") from error

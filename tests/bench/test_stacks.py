@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from bench.stacks import (
     find_stack,
     releases_of,
     require_stack,
+    stack_environment,
 )
 
 
@@ -101,6 +103,13 @@ def test_pythons_are_run_before_they_are_believed(tmp_path: Path, monkeypatch: p
     (working / "python").chmod(0o755)
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     assert find_python("3.12") in {working / "python", Path(sys.executable)}
+
+
+def test_programs_in_a_stack_find_uv_where_the_harness_found_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifiers starts the chat program of its default path by `uv`, and would install it where there is none."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(stacks, "find_uv", lambda: "/somewhere/bin/uv")
+    assert stack_environment()["PATH"].split(os.pathsep) == ["/nowhere", "/somewhere/bin"]
 
 
 def test_this_interpreter_is_found() -> None:
