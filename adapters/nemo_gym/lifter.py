@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +29,7 @@ from adapters.nemo_gym.lifted_session import GymnasiumSession, VerifiedSession
 from adapters.nemo_gym.project import make_row
 from adapters.nemo_gym.rows import Row, read_any_row
 from canonical.adapter import Loss, SessionError
+from canonical.bridge.beside import serve_beside
 from canonical.bridge.imports import import_named, read_rows
 from canonical.bridge.source import (
     COMPILED,
@@ -53,7 +53,6 @@ _HOST = "127.0.0.1"
 _BACKLOG = 4096
 _RECEIVE_TIMEOUT_S = 600.0
 _ROUTES_TIMEOUT_S = 60.0
-_STOP_S = 5.0
 _PLAYED = frozenset({"simple_agent", "gymnasium_agent"})
 _OWN_SERVERS = "resources_servers"
 
@@ -262,7 +261,7 @@ def _make_server(kind: type[SimpleResourcesServer], setting: Setting, port: int)
 
 @asynccontextmanager
 async def _serve(subject: Subject, setting: Setting) -> AsyncIterator[str]:
-    """Serve as NeMo Gym does, but without Ray and in a thread: servers may block their event loop.
+    """Serve as NeMo Gym does, but without Ray.
 
     Raises:
         LiftError: The server cannot be made or does not start.
@@ -286,18 +285,8 @@ async def _serve(subject: Subject, setting: Setting) -> AsyncIterator[str]:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
         )
-        serving = uvicorn.Server(config)
-        thread = Thread(target=serving.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
-            while not serving.started:
-                if not thread.is_alive():
-                    raise LiftError(f"{subject.kind.__name__} stopped before it had started")
-                await asyncio.sleep(0.005)
-            yield f"http://{_HOST}:{port}"
-        finally:
-            serving.should_exit = True
-            await asyncio.to_thread(thread.join, _STOP_S)
+        async with serve_beside(uvicorn.Server(config), listener) as url:
+            yield url
 
 
 @contextmanager
