@@ -4,7 +4,8 @@
 # ///
 """Every task of this project; `nox -l` lists them, `nox -s NAME` runs one, arguments after `--` are passed on.
 
-Sessions for frameworks are made from the folders under `adapters/`, so a new adapter edits nothing here.
+Sessions for frameworks and libraries of tasks are made from the folders under `adapters/` and `libraries/`, so a new one edits
+nothing here.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ HARNESS = ROOT / ".nox" / "harness" / "bin" / "rosetta"
 ADAPTERS: dict[str, dict[str, Any]] = {
     path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))
     for path in sorted(ROOT.glob("adapters/*/adapter.toml"))
+}
+LIBRARIES: dict[str, dict[str, Any]] = {
+    path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(ROOT.glob("libraries/*/library.toml"))
 }
 
 # Behind pyenv's shims the bare names of other Pythons lead nowhere, while the versions themselves are there.
@@ -219,40 +224,52 @@ def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
         cell.__doc__ = f"Play {label}, one cell of the matrix of versions."
         if release.get("older"):
             continue
-        tags = [f"stack-{slug}", "stacks"]
+        packages = [f"adapters.{name}"]
+        if (ROOT / "bench" / "baselines" / name).is_dir():
+            packages.append(f"bench.baselines.{name}")
+        _stack_session("adapters", name, release, packages, f"the {facts['title']} adapter")
 
-        @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=tags)
-        def stack(session: nox.Session, release: dict[str, Any] = release, label: str = label) -> None:
-            constraints = f"adapters/{name}/constraints/{label}.txt"
-            session.install("-e", f".[{release['extra']}]", "hypothesis", "mypy", "pytest", "-c", constraints)
-            if (ROOT / "tests" / "stacks" / name).is_dir():
-                # A framework's dependencies warn as they like; only our own default run treats warnings as errors.
-                session.run(
-                    "python",
-                    "-P",
-                    "-m",
-                    "pytest",
-                    "-o",
-                    "filterwarnings=",
-                    f"tests/stacks/{name}",
-                    *session.posargs,
-                    # A selection such as `-m slow` may leave nothing in one stack.
-                    success_codes=[0, 5] if session.posargs else [0],
-                )
-            if release.get("default"):
-                packages = [f"adapters.{name}"]
-                if (ROOT / "bench" / "baselines" / name).is_dir():
-                    packages.append(f"bench.baselines.{name}")
-                # Frameworks rarely ship type markers; their own annotations are followed all the same.
-                session.run(
-                    "mypy", "--follow-untyped-imports", *(part for one in packages for part in ("-p", one))
-                )
 
-        stack.__doc__ = f"Run the tests of the {facts['title']} adapter inside its stack, {label}."
+def _library_sessions(name: str, facts: dict[str, Any]) -> None:
+    for release in facts["releases"]:
+        _stack_session("libraries", name, release, [f"libraries.{name}"], f"the lifter of {facts['title']}")
+
+
+def _stack_session(folder: str, name: str, release: dict[str, Any], packages: list[str], what: str) -> None:
+    label = f"{release['package']}-{release['version']}"
+    tags = [f"stack-{name.replace('_', '-')}", "stacks"]
+
+    @nox.session(name=f"stack-{label}", python=release["python"], default=False, tags=tags)
+    def stack(session: nox.Session) -> None:
+        constraints = f"{folder}/{name}/constraints/{label}.txt"
+        session.install("-e", f".[{release['extra']}]", "hypothesis", "mypy", "pytest", "-c", constraints)
+        if (ROOT / "tests" / "stacks" / name).is_dir():
+            # A framework's dependencies warn as they like; only our own default run treats warnings as errors.
+            session.run(
+                "python",
+                "-P",
+                "-m",
+                "pytest",
+                "-o",
+                "filterwarnings=",
+                f"tests/stacks/{name}",
+                *session.posargs,
+                # A selection such as `-m slow` may leave nothing in one stack.
+                success_codes=[0, 5] if session.posargs else [0],
+            )
+        if release.get("default"):
+            # Frameworks rarely ship type markers; their own annotations are followed all the same.
+            session.run(
+                "mypy", "--follow-untyped-imports", *(part for one in packages for part in ("-p", one))
+            )
+
+    stack.__doc__ = f"Run the tests of {what} inside its stack, {label}."
 
 
 for _name, _facts in ADAPTERS.items():
     _framework_sessions(_name, _facts)
+for _name, _facts in LIBRARIES.items():
+    _library_sessions(_name, _facts)
 
 
 if __name__ == "__main__":

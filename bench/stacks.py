@@ -1,4 +1,4 @@
-"""Stacks: one virtual environment per framework release, built from the adapter's constraints and found by its folder."""
+"""Stacks: one virtual environment per release of a framework or library, built from the constraints in its folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from canonical.adapter import AdapterFacts, Release
+from canonical.adapter import AdapterFacts, LibraryFacts, Release, StackFacts
 
 ROOT = Path(__file__).resolve().parent.parent
 STACKS = ROOT / ".stacks"
@@ -46,47 +46,43 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """Name one release of one framework, and where its virtual environment lies.
+class ReleaseStack:
+    """Name one release of what lies in a folder here, and where its virtual environment is.
 
     Attributes:
-        adapter: Folder name of the adapter.
-        facts: What its `adapter.toml` says.
+        name: Name of the folder.
+        facts: What the folder says of itself.
         release: The release.
-        target: What environments become, one of the release's targets; empty for the default.
-        candidate: What is tried before it is supported; None for a supported release.
     """
 
-    adapter: str
-    facts: AdapterFacts
+    name: str
+    facts: StackFacts
     release: Release
-    target: str = ""
-    candidate: Candidate | None = None
 
     @property
     def label(self) -> str:
-        """Adapter and release in one word, as commands and reports show it."""
-        return f"{self.release.label}-{self.target}" if self.target else self.release.label
+        """Package and release in one word, as commands and reports show it."""
+        return self.release.label
 
     @property
-    def worker(self) -> str:
-        """The adapter as a worker takes it."""
-        return f"{self.adapter}:{self.target}" if self.target else self.adapter
+    def home(self) -> Path:
+        """The folder that it is built from."""
+        return home_folder(self.name)
 
     @property
-    def wire(self) -> str:
-        """The module that says what travels between client and server, as the load engine takes it."""
-        return f"adapters.{self.adapter}.wire"
+    def module(self) -> str:
+        """That folder as a package, such as `adapters.gem`."""
+        return f"{self.home.parent.name}.{self.name}"
 
-    def per_target(self) -> list[Stack]:
-        """Return this stack once for each target that its release has, or alone when one was chosen."""
-        targets = () if self.target else self.release.targets
-        return [replace(self, target=target) for target in targets] or [self]
+    @property
+    def entry(self) -> str:
+        """The module that has to be importable there."""
+        return f"{self.module}.lifter"
 
     @property
     def folder(self) -> Path:
         """Where the virtual environment lies."""
-        return STACKS / (self.candidate.name if self.candidate else self.release.label)
+        return STACKS / self.release.label
 
     @property
     def python(self) -> Path:
@@ -96,14 +92,12 @@ class Stack:
     @property
     def constraints(self) -> Path:
         """The file that pins every distribution of the stack."""
-        if self.candidate:
-            return self.candidate.constraints
-        return adapters_folder() / self.adapter / "constraints" / f"{self.release.label}.txt"
+        return self.home / "constraints" / f"{self.release.label}.txt"
 
     @property
-    def features_file(self) -> Path:
-        """The file that keeps what was proven of the features of every release of this adapter."""
-        return adapters_folder() / self.adapter / "features.json"
+    def requirements(self) -> tuple[str, ...]:
+        """What is installed: this project, editable, with what else is needed."""
+        return (f"{ROOT}[{self.release.extra}]",)
 
     @property
     def inputs_sha256(self) -> str:
@@ -131,20 +125,123 @@ class Stack:
 
     def build_command(self) -> str:
         """Return the command that builds this stack, for messages."""
-        return f"rosetta stack build {self.adapter} --release {self.release.version}"
+        return f"rosetta stack build {self.name} --release {self.release.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack(ReleaseStack):
+    """Be the stack of one release of a framework.
+
+    Attributes:
+        name: Folder name of the adapter.
+        facts: What its `adapter.toml` says.
+        release: The release.
+        target: What environments become, one of the release's targets; empty for the default.
+        candidate: What is tried before it is supported; None for a supported release.
+    """
+
+    facts: AdapterFacts
+    target: str = ""
+    candidate: Candidate | None = None
+
+    @property
+    def adapter(self) -> str:
+        """Folder name of the adapter."""
+        return self.name
+
+    @property
+    def label(self) -> str:
+        """Adapter and release in one word, as commands and reports show it."""
+        return f"{self.release.label}-{self.target}" if self.target else self.release.label
+
+    @property
+    def entry(self) -> str:
+        """The module that has to be importable there."""
+        return f"{self.module}.adapter"
+
+    @property
+    def worker(self) -> str:
+        """The adapter as a worker takes it."""
+        return f"{self.adapter}:{self.target}" if self.target else self.adapter
+
+    @property
+    def wire(self) -> str:
+        """The module that says what travels between client and server, as the load engine takes it."""
+        return f"{self.module}.wire"
+
+    def per_target(self) -> list[Stack]:
+        """Return this stack once for each target that its release has, or alone when one was chosen."""
+        targets = () if self.target else self.release.targets
+        return [replace(self, target=target) for target in targets] or [self]
+
+    @property
+    def folder(self) -> Path:
+        """Where the virtual environment lies."""
+        return STACKS / (self.candidate.name if self.candidate else self.release.label)
+
+    @property
+    def constraints(self) -> Path:
+        """The file that pins every distribution of the stack."""
+        if self.candidate:
+            return self.candidate.constraints
+        return self.home / "constraints" / f"{self.release.label}.txt"
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What is installed: this project, editable, with what else is needed."""
+        if self.candidate:
+            return (str(ROOT), *self.candidate.requirements)
+        return (f"{ROOT}[{self.release.extra}]",)
+
+    @property
+    def features_file(self) -> Path:
+        """The file that keeps what was proven of the features of every release of this adapter."""
+        return self.home / "features.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryStack(ReleaseStack):
+    """Be the stack of one release of a library of tasks, to which nothing is compiled.
+
+    Attributes:
+        name: Folder name of the library.
+        facts: What its `library.toml` says.
+        release: The release.
+    """
+
+    facts: LibraryFacts
 
 
 def adapters_folder() -> Path:
     """Return the folder that holds the adapters, without importing any."""
-    found = importlib.util.find_spec("adapters")
+    return _package_folder("adapters")
+
+
+def libraries_folder() -> Path:
+    """Return the folder that holds the libraries of tasks, without importing any."""
+    return _package_folder("libraries")
+
+
+def _package_folder(package: str) -> Path:
+    found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
-        raise StackError("the package 'adapters' is not installed; install this project first")
+        raise StackError(f"the package {package!r} is not installed; install this project first")
     return Path(next(iter(found.submodule_search_locations)))
 
 
 def adapter_names() -> tuple[str, ...]:
     """Return the names of all adapters, sorted."""
     return tuple(sorted(path.parent.name for path in adapters_folder().glob("*/adapter.toml")))
+
+
+def library_names() -> tuple[str, ...]:
+    """Return the names of all libraries of tasks, sorted."""
+    return tuple(sorted(path.parent.name for path in libraries_folder().glob("*/library.toml")))
+
+
+def home_folder(name: str) -> Path:
+    """Return the folder of an adapter or a library of tasks."""
+    return (libraries_folder() if name in library_names() else adapters_folder()) / name
 
 
 def find_stack(adapter: str, release: str | None = None) -> Stack:
@@ -158,20 +255,64 @@ def find_stack(adapter: str, release: str | None = None) -> Stack:
         UnknownStackError: There is no such adapter or release; the text lists what there is.
     """
     framework, _, target = adapter.partition(":")
-    name = framework.replace("-", "_").lower()
+    name = _folder_name(framework)
     if name not in adapter_names():
+        library = ", and nothing is compiled to a library of tasks" if name in library_names() else ""
         raise UnknownStackError(
-            f"there is no framework {framework!r}; there are {', '.join(adapter_names())}"
+            f"there is no framework {framework!r}{library}; there are {', '.join(adapter_names())}"
         )
     facts = AdapterFacts.read(adapters_folder() / name / "adapter.toml")
-    try:
-        chosen = facts.default_release if release is None else facts.release(release)
-    except LookupError as error:
-        raise UnknownStackError(str(error.args[0])) from error
+    chosen = _choose(facts, release)
     if target and target not in chosen.targets:
         known = ", ".join(f"{name}:{one}" for one in chosen.targets) or "only one"
         raise UnknownStackError(f"{chosen.label} has no target {target!r}; there is {known}")
     return Stack(name, facts, chosen, target)
+
+
+def find_library(library: str, release: str | None = None) -> LibraryStack:
+    """Return the stack of a library of tasks, at its default release or at the one named.
+
+    Args:
+        library: Folder name of the library; `-` may stand for `_`.
+        release: A version, or a label such as `reasoning-gym-0.1.25`.
+
+    Raises:
+        UnknownStackError: There is no such library or release; the text lists what there is.
+    """
+    name = _folder_name(library)
+    if name not in library_names():
+        raise UnknownStackError(
+            f"there is no library of tasks {library!r}; there are {', '.join(library_names())}"
+        )
+    facts = LibraryFacts.read(libraries_folder() / name / "library.toml")
+    return LibraryStack(name, facts, _choose(facts, release))
+
+
+def find_owner(name: str, release: str | None = None) -> ReleaseStack:
+    """Return the stack of whatever owns sources, a framework or a library of tasks.
+
+    Raises:
+        UnknownStackError: There is neither, or no such release; the text lists what there is.
+    """
+    if _folder_name(name) in library_names():
+        return find_library(name, release)
+    if _folder_name(name) not in adapter_names():
+        raise UnknownStackError(
+            f"there is no framework {name!r}; there are {', '.join(adapter_names())}, and the libraries of tasks "
+            f"{', '.join(library_names())}"
+        )
+    return find_stack(name, release)
+
+
+def _folder_name(name: str) -> str:
+    return name.replace("-", "_").lower()
+
+
+def _choose(facts: StackFacts, release: str | None) -> Release:
+    try:
+        return facts.default_release if release is None else facts.release(release)
+    except LookupError as error:
+        raise UnknownStackError(str(error.args[0])) from error
 
 
 def all_stacks(*, older: bool = False) -> list[Stack]:
@@ -186,6 +327,16 @@ def all_stacks(*, older: bool = False) -> list[Stack]:
         for facts in [AdapterFacts.read(adapters_folder() / name / "adapter.toml")]
         for release in facts.releases
         if older or not release.older
+    ]
+
+
+def library_stacks() -> list[LibraryStack]:
+    """Return the stacks of every release of every library of tasks."""
+    return [
+        LibraryStack(name, facts, release)
+        for name in library_names()
+        for facts in [LibraryFacts.read(libraries_folder() / name / "library.toml")]
+        for release in facts.releases
     ]
 
 
@@ -244,13 +395,13 @@ def _version_of(python: Path) -> str | None:
 
 
 def build_stack(
-    stack: Stack, *, imports: bool = True, on_progress: Callable[[str], None] = lambda _: None
+    stack: ReleaseStack, *, imports: bool = True, on_progress: Callable[[str], None] = lambda _: None
 ) -> None:
     """Build a stack's virtual environment with uv, unless it is ready.
 
     Args:
         stack: The stack.
-        imports: Whether the adapter must be importable there, which it need not be in a release that nobody supports.
+        imports: Whether its adapter or lifter must be importable there, which it need not be in a release that nobody supports.
         on_progress: Told what is going on.
 
     Raises:
@@ -289,20 +440,19 @@ def build_stack(
         _run(
             [
                 uv, "pip", "install", "--quiet", "--python", str(stack.python),
-                "--constraint", str(stack.constraints), "--editable",
-                *([ROOT, *stack.candidate.requirements] if stack.candidate else [f"{ROOT}[{stack.release.extra}]"]),
+                "--constraint", str(stack.constraints), "--editable", *stack.requirements,
             ],
             stack,
         )  # fmt: skip
         # The first import compiles what it loads; better here than in the first thing that is measured.
         if imports:
             on_progress(f"importing {stack.label} for the first time")
-            _run([str(stack.python), "-P", "-c", f"import adapters.{stack.adapter}.adapter"], stack)
+            _run([str(stack.python), "-P", "-c", f"import {stack.entry}"], stack)
         stamp = {"inputs_sha256": stack.inputs_sha256, "python": stack.release.python}
         (stack.folder / _STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
 
-def builder_of(stack: Stack) -> str | None:
+def builder_of(stack: ReleaseStack) -> str | None:
     """Return who is building a stack at this moment, as `process 123`, or None when nobody is."""
     try:
         with _lock_file(stack).open(encoding="ascii") as lock:
@@ -316,11 +466,11 @@ def builder_of(stack: Stack) -> str | None:
     return None
 
 
-def _lock_file(stack: Stack) -> Path:
+def _lock_file(stack: ReleaseStack) -> Path:
     return stack.folder.with_name(f"{stack.folder.name}.lock")
 
 
-def require_stack(stack: Stack) -> None:
+def require_stack(stack: ReleaseStack) -> None:
     """Make sure that a stack is ready.
 
     Raises:
@@ -355,7 +505,7 @@ def stack_environment() -> dict[str, str]:
     }
 
 
-def _run(command: list[str | Path], stack: Stack) -> None:
+def _run(command: list[str | Path], stack: ReleaseStack) -> None:
     skipped = {"VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
     environment = {key: value for key, value in os.environ.items() if key not in skipped}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -343,37 +343,22 @@ class Release(BaseModel):
         return f"{self.package}-{self.version}"
 
 
-class AdapterFacts(BaseModel):
-    """Hold what `adapter.toml` says: facts that can be read without the framework.
+class StackFacts(BaseModel):
+    """Hold what is said of anything that has stacks: a framework, or a library of tasks.
 
     Attributes:
-        title: The framework's name as its makers write it.
-        kind: Whether the framework serves environments or runs them in process.
-        concurrency: How the framework runs many sessions, in one sentence.
-        imports: The top-level modules that this adapter may import besides `canonical`.
+        title: Its name as its makers write it.
+        imports: The top-level modules that its folder may import besides `canonical`.
         extras: Extra of this project -> requirements.
         releases: The supported releases.
-        words: Canonical word -> the framework's word.
-        affinity: What binds the requests of one session together, so that a proxy can bring all of them to the same server
-            process: `none` where a session is one connection, `header:<name>` where a header holds its id, which any
-            process accepts that has not heard of it, `cookie` where clients send back the cookies of the last answer.
-            Absent for frameworks that run in process.
-        health: The path that a server answers with 200 when it works; absent where it has none.
-        stone: What is said of the framework beside the others, and where it can be checked.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str
-    kind: Literal["server", "in_process"]
-    concurrency: str
     imports: list[str]
     extras: dict[str, list[str]]
     releases: list[Release] = Field(min_length=1)
-    words: dict[str, str]
-    affinity: str | None = Field(default=None, pattern=r"^(none|cookie|header:[a-z0-9-]+)$")
-    health: str | None = Field(default=None, pattern=r"^/[a-z0-9/_.-]*$")
-    stone: Stone = Stone()
 
     @property
     def default_release(self) -> Release:
@@ -393,8 +378,8 @@ class AdapterFacts(BaseModel):
         raise LookupError(f"{self.title} has no supported release {label!r}; there are {known}")
 
     @classmethod
-    def read(cls, path: Path) -> AdapterFacts:
-        """Read an `adapter.toml`.
+    def read(cls, path: Path) -> Self:
+        """Read the file that says it, an `adapter.toml` or a `library.toml`.
 
         Raises:
             AdapterFactsError: The file is missing or malformed.
@@ -409,11 +394,54 @@ class AdapterFacts(BaseModel):
             raise AdapterFactsError(place) from error
         if sum(release.default for release in facts.releases) != 1:
             raise AdapterFactsError(f"{path}: releases: exactly one release must be the default")
-        if unknown := facts.stone.words.keys() - facts.words.keys():
-            raise AdapterFactsError(
-                f"{path}: stone.words: {', '.join(sorted(unknown))} is no word of [words]"
-            )
         for release in facts.releases:
             if release.extra not in facts.extras:
                 raise AdapterFactsError(f"{path}: releases: {release.label} names an unknown extra")
         return facts
+
+
+class AdapterFacts(StackFacts):
+    """Hold what `adapter.toml` says: facts that can be read without the framework.
+
+    Attributes:
+        kind: Whether the framework serves environments or runs them in process.
+        concurrency: How the framework runs many sessions, in one sentence.
+        words: Canonical word -> the framework's word.
+        affinity: What binds the requests of one session together, so that a proxy can bring all of them to the same server
+            process: `none` where a session is one connection, `header:<name>` where a header holds its id, which any
+            process accepts that has not heard of it, `cookie` where clients send back the cookies of the last answer.
+            Absent for frameworks that run in process.
+        health: The path that a server answers with 200 when it works; absent where it has none.
+        stone: What is said of the framework beside the others, and where it can be checked.
+    """
+
+    kind: Literal["server", "in_process"]
+    concurrency: str
+    words: dict[str, str]
+    affinity: str | None = Field(default=None, pattern=r"^(none|cookie|header:[a-z0-9-]+)$")
+    health: str | None = Field(default=None, pattern=r"^/[a-z0-9/_.-]*$")
+    stone: Stone = Stone()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read an `adapter.toml`.
+
+        Raises:
+            AdapterFactsError: The file is missing or malformed.
+        """
+        facts = super().read(path)
+        if unknown := facts.stone.words.keys() - facts.words.keys():
+            raise AdapterFactsError(
+                f"{path}: stone.words: {', '.join(sorted(unknown))} is no word of [words]"
+            )
+        return facts
+
+
+class LibraryFacts(StackFacts):
+    """Hold what `library.toml` says of a library of tasks: its environments can be lifted, and nothing is compiled to it.
+
+    Attributes:
+        what: What its tasks are, in one sentence.
+    """
+
+    what: str

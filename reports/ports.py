@@ -169,17 +169,18 @@ class TripRow:
 
 
 def groups_of(matrix: PortMatrix) -> list[PortGroup]:
-    """Return the ports of a matrix as rows: the hand-written Wordles, and the other sources."""
+    """Return the ports of a matrix as rows: the hand-written Wordles, other sources of frameworks, and libraries of tasks."""
     by_place = {(port.source.name, port.target.framework): port for port in matrix.ports}
     groups = []
-    for is_baseline, anchor, title in (
-        (True, "wordle", "Wordle, written by hand for each framework"),
-        (False, "others", "Other sources"),
+    for is_baseline, is_library, anchor, title in (
+        (True, False, "wordle", "Wordle, written by hand for each framework"),
+        (False, False, "others", "Other sources"),
+        (False, True, "libraries", "Libraries of tasks"),
     ):
         rows = tuple(
             PortRow(row, tuple(_cell(by_place.get((row.name, target))) for target in matrix.targets))
             for row in matrix.sources
-            if row.baseline is is_baseline
+            if row.baseline is is_baseline and row.library is is_library
         )
         if rows:
             groups.append(PortGroup(anchor, title, rows))
@@ -257,7 +258,7 @@ _WORDS = ("kept", "approximated", "lost")
 
 
 def render_matrix(matrix: PortMatrix) -> str:
-    """Return the page of a matrix: hand-written Wordles, other sources, round trips, and what happens to each source."""
+    """Return the page of a matrix: hand-written Wordles, other sources, libraries, round trips, and each source's losses."""
     lines = ["# Ports", "", summary_of(matrix), "", made_of(matrix), ""]
     for group in groups_of(matrix):
         lines += [

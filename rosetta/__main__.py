@@ -26,7 +26,7 @@ from rosetta import (
 )
 from rosetta.console import CANNOT_RUN, INTERRUPTED, WRONG_COMMAND, Console, print_anything
 
-OWN = {"adapters", "bench", "canonical", "reports", "rosetta"}
+OWN = {"adapters", "bench", "canonical", "libraries", "reports", "rosetta"}
 UNKNOWN_NAMES = (UnknownEnvironmentError, UnknownTaskError, UnknownStackError)
 
 

@@ -21,12 +21,16 @@ from bench.progress import Progress
 from bench.serving.proxies import load_proxy, proxy_names
 from bench.stacks import (
     ROOT,
+    ReleaseStack,
     Stack,
     all_stacks,
     build_stack,
     builder_of,
+    find_library,
     find_python,
     find_uv,
+    library_names,
+    library_stacks,
 )
 from canonical.adapter import Level
 from canonical.catalogue import load_environment
@@ -55,7 +59,7 @@ def doctor(*, quiet: bool, as_json: bool) -> None:
     """Say what is installed, which stacks are ready, what is missing, and the command that fixes it."""
     console = Console(quiet=quiet, as_json=as_json)
     rows: list[dict[str, Any]] = []
-    for stack in all_stacks():
+    for stack in [*all_stacks(), *library_stacks()]:
         python = find_python(stack.release.python)
         if stack.is_ready() and stack.works():
             state, fix = "ready", ""
@@ -88,7 +92,7 @@ def doctor(*, quiet: bool, as_json: bool) -> None:
 
 @click.group()
 def stack() -> None:
-    """Build and list the virtual environments of the frameworks."""
+    """Build and list the virtual environments of the frameworks and libraries of tasks."""
 
 
 @stack.command("build")
@@ -97,16 +101,25 @@ def stack() -> None:
 @click.option("--all", "every", is_flag=True, help=f"The same as --release {ALL}.")
 @output_options
 def stack_build(framework: str, *, release: str, every: bool, quiet: bool, as_json: bool) -> None:
-    """Build the stack of FRAMEWORK, unless it is ready."""
+    """Build the stack of FRAMEWORK, which may be a library of tasks, unless it is ready."""
     console = Console(quiet=quiet, as_json=as_json)
-    # What environments become in a release is not installed, so that its stack is named once.
-    chosen = choose_stacks([framework], ALL if every else release)
-    stacks = list({one.folder: replace(one, target="") for one in chosen}.values())
+    stacks = _built_stacks(framework, ALL if every else release)
     for one in stacks:
         build_stack(one, on_progress=console.say)
     console.result(
         "\n".join(f"{one.label} is ready" for one in stacks), {"ready": [one.label for one in stacks]}
     )
+
+
+def _built_stacks(framework: str, release: str) -> list[ReleaseStack]:
+    name = framework.replace("-", "_").lower()
+    if name in library_names():
+        if release == ALL:
+            return [one for one in library_stacks() if one.name == name]
+        return [find_library(name, None if release == DEFAULT else release)]
+    # What environments become in a release is not installed, so that its stack is named once.
+    chosen = choose_stacks([framework], release)
+    return list({one.folder: replace(one, target="") for one in chosen}.values())
 
 
 @click.command()

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import click
 
 from bench.stacks import (
+    ReleaseStack,
     Stack,
     adapter_names,
     all_stacks,
@@ -104,7 +105,7 @@ def choose_stacks(frameworks: Iterable[str], release: str) -> list[Stack]:
     return list({target.label: target for one in stacks for target in one.per_target()}.values())
 
 
-def make_ready(stacks: Iterable[Stack], console: Console, *, build: bool) -> None:
+def make_ready(stacks: Iterable[ReleaseStack], console: Console, *, build: bool) -> None:
     """Make sure that stacks are ready, and build those that are not where that was asked for.
 
     Raises:

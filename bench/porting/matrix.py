@@ -15,7 +15,7 @@ from bench.porting.round_trip import go_round
 from bench.porting.sources import SourceRequest
 from bench.porting.tried import TriedSource, tried_sources
 from bench.progress import OnProgress, Progress
-from bench.stacks import ROOT, Stack, adapter_names, find_stack
+from bench.stacks import ROOT, ReleaseStack, Stack, adapter_names, find_stack, library_names
 from canonical.adapter import SessionError
 from canonical.bridge.source import LiftError
 
@@ -25,7 +25,7 @@ class MatrixRequest:
     """Hold which ports are made.
 
     Attributes:
-        sources: The frameworks whose sources are tried.
+        sources: The frameworks and libraries of tasks whose sources are tried.
         targets: The frameworks that they are ported to.
         baselines: Whether only the hand-written Wordle of each framework is ported.
         round_trips: Whether the hand-written ones go there and back, too.
@@ -50,9 +50,9 @@ class MatrixRequest:
         found.sort(key=lambda row: not row[1].baseline)
         return [row for row in found if row[1].baseline or not self.baselines]
 
-    def stacks(self) -> list[Stack]:
+    def stacks(self) -> list[ReleaseStack]:
         """Return every stack that is needed."""
-        needed = [one.request(framework).stack for framework, one in self.rows()]
+        needed: list[ReleaseStack] = [one.request(framework).stack for framework, one in self.rows()]
         needed += [find_stack(framework) for framework in self.targets]
         return list({stack.label: stack for stack in needed}.values())
 
@@ -102,7 +102,11 @@ async def make_matrix(request: MatrixRequest, *, on_progress: OnProgress) -> Por
         dirty=None if revision is None else revision.dirty,
         sources=[
             MatrixSource(
-                name=one.request(framework).name, what=one.what, framework=framework, baseline=one.baseline
+                name=one.request(framework).name,
+                what=one.what,
+                framework=framework,
+                baseline=one.baseline,
+                library=framework in library_names(),
             )
             for framework, one in rows
         ],
@@ -124,3 +128,8 @@ async def _port(source: SourceRequest, surveyed: Surveyed, target: Stack) -> Por
 def all_frameworks() -> list[str]:
     """Return the frameworks of the matrix, in the order of its columns."""
     return list(adapter_names())
+
+
+def all_owners() -> list[str]:
+    """Return whatever owns sources: the frameworks, and the libraries of tasks, in the order of the rows."""
+    return [*adapter_names(), *library_names()]

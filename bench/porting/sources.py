@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.stacks import (
-    Stack,
-    UnknownStackError,
+    ReleaseStack,
     adapter_names,
-    adapters_folder,
-    find_stack,
+    find_owner,
+    library_names,
     stack_environment,
 )
 from canonical.bridge.source import LiftError, LiftOptions, SourceFacts, facts_from_json
@@ -32,9 +31,9 @@ _TAIL_LINES = 8
 
 
 def is_source(name: str) -> bool:
-    """Say whether a name is of a framework's environment, `framework:reference`, and not of one of ours."""
-    framework, colon, reference = name.partition(":")
-    return bool(colon and reference) and framework in adapter_names()
+    """Say whether a name is of a source, `framework:reference` or `library:reference`, and not of an environment of ours."""
+    owner, colon, reference = name.partition(":")
+    return bool(colon and reference) and owner in {*adapter_names(), *library_names()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,15 @@ class SourceRequest:
     """Hold what is to be lifted, and where.
 
     Attributes:
-        framework: The framework that owns it.
-        reference: What the framework's lifter is given.
+        framework: The framework, or the library of tasks, that owns it.
+        reference: What its lifter is given.
         stack: The stack that it runs in.
         options: What the user said about it.
     """
 
     framework: str
     reference: str
-    stack: Stack
+    stack: ReleaseStack
     options: LiftOptions = field(default_factory=LiftOptions)
 
     @property
@@ -62,24 +61,21 @@ class SourceRequest:
 def find_source(
     name: str, *, release: str | None = None, options: LiftOptions | None = None
 ) -> SourceRequest:
-    """Return the request for `framework:reference`.
+    """Return the request for `framework:reference`, or `library:reference`.
 
     Raises:
         LiftError: The name is of no source, or nothing of its framework can be lifted.
-        UnknownStackError: The framework has no such release.
+        UnknownStackError: There is no such framework, or it has no such release.
     """
     framework, colon, reference = name.partition(":")
     if not (colon and reference):
         raise LiftError(
             f"{name!r} names no source; write framework:reference, such as gem:game:Sudoku-v0-easy"
         )
-    if framework not in adapter_names():
-        raise UnknownStackError(
-            f"there is no framework {framework!r}; there are {', '.join(adapter_names())}"
-        )
-    if not (adapters_folder() / framework / "lifter.py").is_file():
-        raise LiftError(f"nothing can be lifted out of {framework}: adapters/{framework} has no lifter.py")
-    return SourceRequest(framework, reference, find_stack(framework, release), options or LiftOptions())
+    stack = find_owner(framework, release)
+    if not (stack.home / "lifter.py").is_file():
+        raise LiftError(f"nothing can be lifted out of {framework}: {stack.home} has no lifter.py")
+    return SourceRequest(framework, reference, stack, options or LiftOptions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +112,7 @@ async def run_source(request: SourceRequest) -> AsyncIterator[RunningSource]:
             try:
                 process = await asyncio.create_subprocess_exec(
                     str(request.stack.python), "-P", "-m", "bench.worker.source",
-                    request.framework, request.reference, str(Path(folder) / "source.sock"), json.dumps(given),
+                    f"{request.stack.module}.lifter", request.reference, str(Path(folder) / "source.sock"), json.dumps(given),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=sink,

@@ -1,4 +1,4 @@
-"""Sources that are tried: what stands in the `sources.toml` of each adapter's folder."""
+"""Sources that are tried: what stands in the `sources.toml` of the folder of each adapter and library of tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bench.porting.sources import SourceRequest, find_source
-from bench.stacks import adapters_folder
+from bench.stacks import home_folder
 from canonical.bridge.source import LiftOptions
 from canonical.transcript import Action, action_from_json
 
@@ -80,12 +80,12 @@ class _File(BaseModel):
 
 
 def tried_sources(framework: str) -> list[TriedSource]:
-    """Return the sources that the folder of an adapter names; none where it names none.
+    """Return the sources that the folder of an adapter, or a library of tasks, names; none where it names none.
 
     Raises:
         TriedSourcesError: The file is malformed.
     """
-    path: Path = adapters_folder() / framework / SOURCES_FILE
+    path: Path = home_folder(framework) / SOURCES_FILE
     if not path.is_file():
         return []
     try:

@@ -22,7 +22,7 @@ SPACE_PORT = 7860
 _REPLICA_PORT = 8000
 _TEMPLATES = Path(__file__).parent / "deployment"
 _SOURCES = (
-    "adapters", "bench", "canonical", "reports", "rosetta",
+    "adapters", "bench", "canonical", "libraries", "reports", "rosetta",
     "pyproject.toml", "hatch_build.py", "constraints.txt", "README.md", "LICENSE",
 )  # fmt: skip
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "published", "*.pyc")

@@ -1,4 +1,6 @@
-"""Run a source in the stack of its framework: `python -P -m bench.worker.source FRAMEWORK REFERENCE ADDRESS OPTIONS`.
+"""Run a source in the stack that it belongs to: `python -P -m bench.worker.source LIFTER REFERENCE ADDRESS OPTIONS`.
+
+`LIFTER` is a module such as `adapters.gem.lifter`.
 
 Writes one line of JSON to stdout, `{"ready": address, "facts": ...}` or `{"failed": reason}`, and ends with its stdin.
 """
@@ -27,7 +29,7 @@ def _claim_stdout() -> TextIO:
     return wire
 
 
-async def _run(framework: str, reference: str, address: str, options: str, wire: TextIO) -> int:
+async def _run(module: str, reference: str, address: str, options: str, wire: TextIO) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -37,7 +39,7 @@ async def _run(framework: str, reference: str, address: str, options: str, wire:
     given = json.loads(options)
     given["imports"] = tuple(given["imports"])
     try:
-        lifter: Lifter = importlib.import_module(f"adapters.{framework}.lifter").LIFTER
+        lifter: Lifter = importlib.import_module(module).LIFTER
         async with lifter.lift(reference, LiftOptions(**given)) as source, lend(source, address) as bound:
             wire.write(json.dumps({"ready": bound, "facts": source.facts.to_json()}) + "\n")
             ended, stopped = asyncio.create_task(reader.read()), asyncio.create_task(stop.wait())
@@ -48,7 +50,7 @@ async def _run(framework: str, reference: str, address: str, options: str, wire:
         wire.write(json.dumps({"failed": str(error)}) + "\n")
         return 1
     except ModuleNotFoundError as error:
-        wire.write(json.dumps({"failed": f"{framework} cannot be lifted: {error}"}) + "\n")
+        wire.write(json.dumps({"failed": f"{reference} cannot be lifted: {error}"}) + "\n")
         return 1
     except Exception as error:  # noqa: BLE001 - the harness must hear of everything
         traceback.print_exc()
@@ -63,5 +65,5 @@ if __name__ == "__main__":
     claimed = _claim_stdout()
     # What a user names may lie where the command was given.
     sys.path.append(str(Path.cwd()))
-    framework_name, reference_text, address_text, options_text = sys.argv[1:]
-    sys.exit(asyncio.run(_run(framework_name, reference_text, address_text, options_text, claimed)))
+    lifter_module, reference_text, address_text, options_text = sys.argv[1:]
+    sys.exit(asyncio.run(_run(lifter_module, reference_text, address_text, options_text, claimed)))

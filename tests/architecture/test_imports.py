@@ -13,8 +13,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ADAPTERS = sorted(path.parent for path in ROOT.glob("adapters/*/adapter.toml"))
+LIBRARIES = sorted(path.parent for path in ROOT.glob("libraries/*/library.toml"))
 BASELINES = sorted(path.parent for path in ROOT.glob("bench/baselines/*/baseline.py"))
-OWN = {"canonical", "adapters", "bench", "reports", "rosetta"}
+OWN = {"canonical", "adapters", "libraries", "bench", "reports", "rosetta"}
 
 
 def imports_of(path: Path) -> Iterator[tuple[str, int]]:
@@ -35,10 +36,11 @@ def foreign(path: Path) -> Iterator[tuple[str, int]]:
             yield name, line
 
 
-@pytest.mark.parametrize("folder", ADAPTERS, ids=lambda folder: folder.name)
-def test_an_adapter_imports_canonical_and_what_it_declares(folder: Path) -> None:
-    declared = set(tomllib.loads((folder / "adapter.toml").read_text(encoding="utf-8"))["imports"])
-    mine = f"adapters.{folder.name}"
+@pytest.mark.parametrize("folder", [*ADAPTERS, *LIBRARIES], ids=lambda folder: folder.name)
+def test_an_adapter_or_library_imports_canonical_and_what_it_declares(folder: Path) -> None:
+    (facts,) = (path for name in ("adapter", "library") if (path := folder / f"{name}.toml").is_file())
+    declared = set(tomllib.loads(facts.read_text(encoding="utf-8"))["imports"])
+    mine = f"{folder.parent.name}.{folder.name}"
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in folder.rglob("*.py")
@@ -59,7 +61,9 @@ def test_a_baseline_is_written_as_a_user_would_and_knows_no_episode(baseline: Pa
             assert [name for name in names if name.partition(".")[0] in OWN] == []
         else:
             assert [
-                n for n in names if n.startswith(("adapters", "reports", "rosetta", "canonical.episode"))
+                n
+                for n in names
+                if n.startswith(("adapters", "libraries", "reports", "rosetta", "canonical.episode"))
             ] == []
 
 

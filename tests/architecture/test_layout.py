@@ -1,4 +1,4 @@
-"""Adapters and environments are folders: what must lie in them does, and nothing else lists them."""
+"""Adapters, libraries and environments are folders: what must lie in them does, and nothing else lists them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from canonical.adapter import AdapterFacts
+from canonical.adapter import AdapterFacts, LibraryFacts, StackFacts
 from canonical.catalogue import environment_names, load_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 ADAPTERS = sorted(path.parent for path in ROOT.glob("adapters/*/adapter.toml"))
+LIBRARIES = sorted(path.parent for path in ROOT.glob("libraries/*/library.toml"))
 FILES = (
     "__init__.py",
     "adapter.py",
@@ -23,8 +24,13 @@ FILES = (
 )
 
 
-def test_there_is_an_adapter() -> None:
+LIBRARY_FILES = ("__init__.py", "lifter.py", "sources.toml", "README.md", "constraints")
+
+
+def test_there_is_an_adapter_and_a_library() -> None:
     assert ADAPTERS
+    assert LIBRARIES
+    assert {folder.name for folder in ADAPTERS} & {folder.name for folder in LIBRARIES} == set()
 
 
 @pytest.mark.parametrize("folder", ADAPTERS, ids=lambda folder: folder.name)
@@ -32,9 +38,21 @@ def test_every_adapter_folder_holds_the_same_files(folder: Path) -> None:
     assert [name for name in FILES if not (folder / name).exists()] == []
 
 
-@pytest.mark.parametrize("folder", ADAPTERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", LIBRARIES, ids=lambda folder: folder.name)
+def test_every_library_folder_holds_the_same_files_and_is_tested_in_its_stack(folder: Path) -> None:
+    assert [name for name in LIBRARY_FILES if not (folder / name).exists()] == []
+    assert (ROOT / "tests" / "stacks" / folder.name / "test_lifter.py").is_file()
+
+
+def facts_of(folder: Path) -> StackFacts:
+    if folder in LIBRARIES:
+        return LibraryFacts.read(folder / "library.toml")
+    return AdapterFacts.read(folder / "adapter.toml")
+
+
+@pytest.mark.parametrize("folder", [*ADAPTERS, *LIBRARIES], ids=lambda folder: folder.name)
 def test_every_supported_release_is_pinned_exactly(folder: Path) -> None:
-    facts = AdapterFacts.read(folder / "adapter.toml")
+    facts = facts_of(folder)
     for release in facts.releases:
         pins = (folder / "constraints" / f"{release.label}.txt").read_text(encoding="utf-8").splitlines()
         rows = [line for line in pins if line and not line.startswith("#")]
@@ -51,8 +69,9 @@ def test_known_failures_are_explained(folder: Path) -> None:
         assert entry["kind"] != "upstream" or entry["issue"]
 
 
-def test_nothing_lies_directly_in_the_adapters_folder_that_could_shadow_a_framework() -> None:
-    scripts = {path.name for path in (ROOT / "adapters").glob("*.py")}
+@pytest.mark.parametrize("folder", ["adapters", "libraries"])
+def test_nothing_lies_directly_beside_the_folders_that_could_shadow_a_framework(folder: str) -> None:
+    scripts = {path.name for path in (ROOT / folder).glob("*.py")}
     assert scripts == {"__init__.py"}
 
 
@@ -63,7 +82,7 @@ def test_the_catalogue_name_of_an_environment_is_its_folder(name: str) -> None:
 
 def test_no_framework_is_named_outside_its_folder() -> None:
     """No code of the shared layers asks which framework it is dealing with."""
-    names = {folder.name for folder in ADAPTERS}
+    names = {folder.name for folder in [*ADAPTERS, *LIBRARIES]}
     places = []
     for layer in ("canonical", "bench", "reports", "rosetta"):
         for path in (ROOT / layer).rglob("*.py"):

@@ -25,6 +25,7 @@ from bench.porting.episodes import (
     write_episodes,
 )
 from bench.porting.ledger import BRIDGE, compose_ledger, lost_pieces, status_of, target_losses
+from bench.porting.matrix import MatrixRequest, all_frameworks, all_owners
 from bench.porting.probes import probe_source
 from bench.porting.records import (
     LOSS_FILE,
@@ -45,7 +46,7 @@ from bench.porting.records import (
 from bench.porting.round_trip import translated
 from bench.porting.sources import find_source, is_source
 from bench.porting.tried import TriedSourcesError, tried_sources
-from bench.stacks import UnknownStackError, adapter_names
+from bench.stacks import UnknownStackError, adapter_names, find_library, library_names
 from canonical.adapter import Feature, Level, Loss, Opened, Support
 from canonical.bridge.environment import BridgedEnvironment, bridged_environment
 from canonical.bridge.server import lend
@@ -278,12 +279,15 @@ def test_names_of_sources() -> None:
     assert not is_source("wordle")
     assert not is_source("bridge:/tmp/x")
     assert not is_source("gem:")
+    assert is_source("reasoning_gym:chain_sum")
     with pytest.raises(LiftError, match="names no source; write framework:reference"):
         find_source("wordle")
     with pytest.raises(UnknownStackError, match="there is no framework 'gym'"):
         find_source("gym:CartPole")
     request = find_source("gem:game:X", release="0.0.4")
     assert (request.reference, request.stack.label, request.name) == ("game:X", "gem-llm-0.0.4", "gem:game:X")
+    library = find_source("reasoning_gym:chain_sum")
+    assert (library.reference, library.stack.module) == ("chain_sum", "libraries.reasoning_gym")
 
 
 @pytest.mark.parametrize("framework", adapter_names())
@@ -296,8 +300,26 @@ def test_the_sources_that_are_tried_can_be_read_and_begin_with_the_hand_written_
         assert one.request(framework).name == f"{framework}:{one.reference}"
 
 
+@pytest.mark.parametrize("library", library_names())
+def test_the_sources_of_a_library_are_tried_like_those_of_a_framework(library: str) -> None:
+    found = tried_sources(library)
+    assert found
+    assert not any(one.baseline for one in found)
+    for one in found:
+        assert one.request(library).name == f"{library}:{one.reference}"
+
+
+def test_the_matrix_has_a_row_for_each_source_of_each_library_and_no_column() -> None:
+    request = MatrixRequest(sources=all_owners(), targets=all_frameworks())
+    assert all_owners() == [*all_frameworks(), *library_names()]
+    for library in library_names():
+        assert [one for owner, one in request.rows() if owner == library] == tried_sources(library)
+        assert find_library(library).label in {stack.label for stack in request.stacks()}
+    assert set(request.targets) == set(adapter_names())
+
+
 def test_a_wrong_list_of_sources_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("bench.porting.tried.adapters_folder", lambda: tmp_path)
+    monkeypatch.setattr("bench.porting.tried.home_folder", lambda name: tmp_path / name)
     (tmp_path / "gem").mkdir()
     assert tried_sources("gem") == []
     (tmp_path / "gem" / "sources.toml").write_text('[[source]]\nreference = 1\nwhat = "x"\n')
@@ -367,6 +389,7 @@ def test_the_page_of_the_matrix_has_a_cell_for_every_port_and_hides_no_differenc
         sources=[
             MatrixSource(name="gem:x", what="a game", framework="gem", baseline=True),
             MatrixSource(name="gem:y", what="another", framework="gem"),
+            MatrixSource(name="sums:z", what="tasks", framework="sums", library=True),
         ],
         targets=["ors", "gem"],
         ports=[RECORD.model_copy(update={"proof": good})],
@@ -386,6 +409,7 @@ def test_the_page_of_the_matrix_has_a_cell_for_every_port_and_hides_no_differenc
     )
     page = render_matrix(matrix)
     assert "| `gem:x`, a game | 2 episodes, 0 differ; 8 kept, 3 approximated, 0 lost | not made |" in page
+    assert "| `sums:z`, tasks | not made | not made |" in page.partition("## Libraries of tasks")[2]
     assert "no port differs from its source; 1 could not be made" in page
     assert "- `gem:y`: there is none" in page
     assert "task a\\|b" in page

@@ -1,4 +1,4 @@
-"""Stacks are found from the adapter folders, and what is missing is said with the command that mends it."""
+"""Stacks are found from the folders of adapters and libraries, and what is missing is said with the command that mends it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import pytest
 
 from bench import stacks
 from bench.stacks import (
+    ReleaseStack,
     StackError,
     adapter_names,
     all_stacks,
     builder_of,
+    find_library,
+    find_owner,
     find_python,
     find_stack,
+    library_names,
+    library_stacks,
     releases_of,
     require_stack,
     stack_environment,
@@ -42,6 +47,39 @@ def test_unknown_names_list_what_there_is() -> None:
         find_stack("gymnastics")
     with pytest.raises(StackError, match=r"no supported release '0\.0\.1'"):
         find_stack(adapter_names()[0], "0.0.1")
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_a_library_of_tasks_has_a_stack_and_is_no_framework(name: str) -> None:
+    stack = find_library(name.replace("_", "-"))
+    assert stack == find_owner(name)
+    assert stack in library_stacks()
+    assert (stack.module, stack.entry) == (f"libraries.{name}", f"libraries.{name}.lifter")
+    assert stack.build_command() == f"rosetta stack build {name} --release {stack.release.version}"
+    assert name not in adapter_names()
+    assert stack.label not in {one.label for one in all_stacks(older=True)}
+    with pytest.raises(StackError, match=f"no framework {name!r}, and nothing is compiled to a library"):
+        find_stack(name)
+    with pytest.raises(StackError, match=r"no supported release '0\.0\.1'"):
+        find_library(name, "0.0.1")
+
+
+def test_an_owner_of_sources_is_a_framework_or_a_library() -> None:
+    assert find_owner("gem", "0.0.4") == find_stack("gem", "0.0.4")
+    with pytest.raises(
+        StackError, match=f"no framework 'gymnastics'.*the libraries of tasks {library_names()[0]}"
+    ):
+        find_owner("gymnastics")
+    with pytest.raises(StackError, match="no library of tasks 'gem'"):
+        find_library("gem")
+
+
+@pytest.mark.parametrize("stack", [*all_stacks(), *library_stacks()], ids=lambda stack: stack.label)
+def test_what_a_stack_is_built_from_lies_in_one_folder(stack: ReleaseStack) -> None:
+    assert stack.constraints.parent.parent == stack.home
+    assert (stack.home / "__init__.py").is_file()
+    assert (stack.home / f"{stack.entry.rpartition('.')[2]}.py").is_file()
+    assert stack.requirements[0].endswith(f"[{stack.release.extra}]")
 
 
 def test_a_release_that_knows_two_kinds_of_environment_is_a_stack_for_each() -> None:

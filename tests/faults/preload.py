@@ -18,7 +18,7 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 
 ADDRESS = "ROSETTA_FAULTS_SOCKET"
-OWN = frozenset({"adapters", "bench", "canonical", "reports", "rosetta", "tests"})
+OWN = frozenset({"adapters", "bench", "canonical", "libraries", "reports", "rosetta", "tests"})
 """The packages of this project: each fork imports its own, from the copy that it is to play."""
 _LONGEST = 1 << 20
 

@@ -1,0 +1,1 @@
+"""Reasoning Gym: questions that are generated, and scores for answers."""
