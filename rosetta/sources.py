@@ -38,6 +38,7 @@ from bench.porting.sources import SourceRequest, find_source, is_source, run_sou
 from bench.porting.verify import Side
 from bench.progress import Progress
 from bench.stacks import ROOT, Stack, find_stack
+from canonical.adapter import Loss
 from canonical.bridge.source import LiftOptions
 from canonical.catalogue import load_environment
 from canonical.stone import PieceName
@@ -235,20 +236,27 @@ async def _port(
         record = describe_port(request, surveyed, target, side, accepted)
         losses = [entry.loss() for entry in record.ledger]
         if lost := [piece for piece in lost_pieces(losses) if piece not in set(accepted)]:
-            console.error(_refusal(record, lost))
+            console.error(refusal(request.name, target.adapter, losses, lost))
             return None
         return await _proven(record, surveyed, side, console), surveyed.episodes
 
 
-def _refusal(record: PortRecord, lost: Sequence[PieceName]) -> str:
-    lines = [f"{record.source.name} loses something on the way to {record.target.framework}:"]
+def refusal(name: str, framework: str, ledger: Sequence[Loss], lost: Sequence[PieceName]) -> str:
+    """Return what is said to a person who has not accepted that pieces lose something, and how to accept it."""
+    lines = [f"{name} loses something on the way to {framework}:"]
     lines += [
-        f"  {entry.piece.value}: {entry.note}"
-        for entry in record.ledger
-        if entry.piece in lost and entry.status == "lost"
+        f"  {loss.piece.value}: {loss.note}"
+        for loss in ledger
+        if loss.piece in lost and loss.status == "lost"
     ]
     flags = " ".join(f"--accept {flag_of(piece)}" for piece in lost)
     return "\n".join([*lines, f"Nothing was written. To port it all the same, add {flags}"])
+
+
+def counted(ledger: Sequence[Loss]) -> str:
+    """Return of how many pieces the ledger says what."""
+    statuses = Counter(status_of(piece, ledger) for piece in PieceName)
+    return "pieces: " + ", ".join(f"{statuses[status]} {status}" for status in STATUSES)
 
 
 def flag_of(piece: PieceName) -> str:
@@ -269,12 +277,10 @@ def _written(record: PortRecord, folder: Path, console: Console) -> int:
     (folder / PAGE_FILE).write_text(render_port(record), encoding="utf-8")
     proof = record.proof
     assert proof is not None  # noqa: S101 - it has just been made
-    losses = [entry.loss() for entry in record.ledger]
-    statuses = Counter(status_of(piece, losses) for piece in PieceName)
     played = f"{proof.episodes} episodes, {proof.steps:,} actions on all sides"
     lines = [
         f"{record.source.name} under {record.target.stack}: {played}, {len(proof.mismatches)} differences",
-        "pieces: " + ", ".join(f"{statuses[status]} {status}" for status in STATUSES),
+        counted([entry.loss() for entry in record.ledger]),
         *(render_mismatch(one) for one in proof.mismatches[:5]),
         f"ledger: {folder / PAGE_FILE}",
     ]

@@ -56,7 +56,7 @@ def target_losses(features: Mapping[Feature, Support], *, facts: SourceFacts | N
 
 def _has(feature: Feature, facts: SourceFacts | None) -> bool:
     if facts is None:
-        return True
+        return feature is not Feature.REMOTE  # a definition has no transport that could be lost
     has_calls = any(tool.name != facts.text_tool for tool in facts.tools)
     match feature:
         case Feature.SNAPSHOT | Feature.REMOTE:
@@ -120,6 +120,12 @@ def compose_ledger(losses: Iterable[Loss]) -> list[Loss]:
 def status_of(piece: PieceName, ledger: Iterable[Loss]) -> str:
     """Return the worst that the ledger says of a piece."""
     return max((loss.status for loss in ledger if loss.piece is piece), key=STATUSES.index)
+
+
+def concerned(concern: Concern, ledger: Iterable[Loss]) -> str:
+    """Return the worst that the ledger says of something that trainers notice first."""
+    said = (loss.status for loss in ledger if loss.concern is concern)
+    return max(said, key=STATUSES.index, default=STATUSES[0])
 
 
 def lost_pieces(ledger: Iterable[Loss]) -> list[PieceName]:

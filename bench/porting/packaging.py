@@ -19,7 +19,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
@@ -32,15 +32,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from bench.porting.ledger import compose_ledger, target_losses
+from bench.porting.ledger import compose_ledger, concerned, target_losses
+from bench.porting.records import LOSS_FILE, LossEntry, PackageRecord
 from bench.porting.vendoring import Closure, Module, VendoringError, close_over, modules_below, rewritten
 from bench.stacks import ROOT, Stack, adapters_folder, find_stack
-from canonical.adapter import Feature, Level, Support
+from canonical.adapter import Feature, Level, Loss, Support
 from canonical.catalogue import definition_path, environment_names, load_environment
 from canonical.content import JSON
 from canonical.dialect import TextForm, write_calls
 from canonical.environment import Environment
 from canonical.sampling import random_call
+from canonical.stone import Concern
 
 HOME = "_rosetta"
 """The package, inside the written one, that holds what was taken along."""
@@ -90,6 +92,7 @@ class WrittenPackage:
         release: The release of the framework whose versions `constraints.txt` pins.
         files: What was written, relative to the folder, sorted.
         sha256: Hash of names, contents and rights of all files: equal for equal packages.
+        ledger: What becomes of each piece of the environment.
     """
 
     folder: Path
@@ -100,6 +103,7 @@ class WrittenPackage:
     release: str
     files: tuple[str, ...]
     sha256: str
+    ledger: tuple[Loss, ...]
 
     def to_json(self) -> dict[str, JSON]:
         """Return it as JSON."""
@@ -112,6 +116,7 @@ class WrittenPackage:
             "release": self.release,
             "files": list(self.files),
             "sha256": self.sha256,
+            "ledger": [LossEntry.of(loss).model_dump(mode="json") for loss in self.ledger],
         }
 
 
@@ -186,7 +191,17 @@ def write_package(environment: str, framework: str, out: Path) -> WrittenPackage
         release=stack.label,
         files=tuple(files),
         sha256=_digest(files),
+        ledger=tuple(package.ledger),
     )
+
+
+def package_ledger(framework: str) -> list[Loss]:
+    """Return what becomes of each piece of an environment of ours in a package of a framework.
+
+    Raises:
+        bench.stacks.UnknownStackError: There is no such framework.
+    """
+    return compose_ledger(target_losses(_features(find_stack(framework))))
 
 
 def packaged_frameworks() -> tuple[str, ...]:
@@ -228,6 +243,10 @@ class _Package:
             raise PackageError(
                 f"there is no package of {stack.facts.title} yet; there are {', '.join(packaged_frameworks())}"
             )
+        self.ledger = [
+            replace(loss, note=loss.note.replace(f"adapters.{stack.adapter}.", f"{self.module}."))
+            for loss in package_ledger(stack.adapter)
+        ]
         self._origin = _origin(source, environment, self._place)
         self._base = _base(self._templates, self._substituted)
 
@@ -265,6 +284,7 @@ class _Package:
         }
         found["LICENSE"] = _File.of(ROOT / "LICENSE")
         found["constraints.txt"] = _File.of(self._stack.constraints)
+        found[LOSS_FILE] = _File(self._losses().encode("utf-8"))
         computed = self._computed(_digest(dict(sorted(found.items()))))
         return dict(sorted({**found, **computed}.items()))
 
@@ -390,14 +410,23 @@ class _Package:
             "package": stack.release.package,
             "release": stack.release.version,
             "python": stack.release.python,
-            "ledger": [
-                (loss.piece, loss.status, loss.note.replace(f"adapters.{stack.adapter}.", f"{self.module}."))
-                for loss in compose_ledger(target_losses(_features(stack)))
-            ],
+            "ledger": self.ledger,
+            "concerns": [(concern, concerned(concern, self.ledger)) for concern in Concern],
             "project": _project(),
         }
         hook = self._hook("values")
         return {**values, **(hook(environment) if hook else {})}
+
+    def _losses(self) -> str:
+        record = PackageRecord(
+            environment=self.environment.name,
+            version=self.environment.version,
+            tasks_sha256=self.environment.tasks().sha256,
+            framework=self._stack.adapter,
+            release=self._stack.label,
+            ledger=[LossEntry.of(loss) for loss in self.ledger],
+        )
+        return record.model_dump_json(indent=2) + "\n"
 
     def _computed(self, digest: str) -> dict[str, _File]:
         hook = self._hook("files")

@@ -153,6 +153,28 @@ class PortRecord(_Record):
     proof: ProofRecord | None = None
 
 
+class PackageRecord(_Record):
+    """Hold what becomes of an environment of ours in a package: what `loss.json` of the package holds.
+
+    Attributes:
+        format: The format of the file.
+        environment: Name of the environment.
+        version: Its version.
+        tasks_sha256: Hash of its tasks.
+        framework: The framework that the package is of.
+        release: The release that the ledger was tried with.
+        ledger: What becomes of each piece.
+    """
+
+    format: Literal[1] = 1
+    environment: str
+    version: str
+    tasks_sha256: str
+    framework: str
+    release: str
+    ledger: list[LossEntry]
+
+
 class Unported(_Record):
     """Hold a port that could not be made.
 

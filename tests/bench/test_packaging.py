@@ -13,13 +13,16 @@ import pytest
 from packaging.requirements import Requirement
 
 from bench.porting.packaging import PackageError, packaged_frameworks, write_package
+from bench.porting.records import PackageRecord
 from bench.stacks import ROOT, UnknownStackError, adapter_names
 from canonical.catalogue import load_environment
 from canonical.stone import PieceName
 
 EXAMPLE = str(ROOT / "docs" / "examples" / "higher_lower.py")
 FRAMEWORKS = packaged_frameworks()
-OWN = re.compile(r"^\s*(?:from|import)\s+(?:canonical|adapters|bench|reports|rosetta)\b", re.MULTILINE)
+OWN = re.compile(
+    r"^\s*(?:from|import)\s+(?:canonical|adapters|libraries|bench|reports|rosetta)\b", re.MULTILINE
+)
 
 
 def slow_but(*everyday):
@@ -85,15 +88,23 @@ def test_it_requires_its_framework_and_no_version_that_is_not_pinned(written):
     assert names <= pinned
 
 
-def test_the_readme_names_splits_tools_and_every_piece_of_the_ledger(written):
+def test_the_readme_names_splits_and_tools_and_the_ledger_every_piece(written):
     text = (written.folder / "README.md").read_text(encoding="utf-8")
     environment = load_environment(EXAMPLE)
     words = [
         *(f"| `{split}` |" for split in environment.tasks().splits),
         *(f"`{tool.name}(" for tool in environment.tools),
-        *(f"| {piece} | " for piece in PieceName),
+        *(
+            f"- {loss.piece}, {loss.status}: {loss.note}"
+            for loss in written.ledger
+            if loss.status != "preserved"
+        ),
     ]
     assert [word for word in words if word not in text] == []
+    page = (written.folder / "PORT.md").read_text(encoding="utf-8")
+    assert [piece for piece in PieceName if f"| {piece} | " not in page] == []
+    record = PackageRecord.model_validate_json((written.folder / "loss.json").read_text(encoding="utf-8"))
+    assert [entry.loss() for entry in record.ledger] == list(written.ledger)
     for path in re.findall(r"^\| `([^`*<>]+)`", text, re.MULTILINE):
         assert (written.folder / path).exists() or path in environment.tasks().splits, path
 

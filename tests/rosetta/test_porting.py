@@ -18,6 +18,20 @@ def run(*arguments):
     return ended.value.code
 
 
+def test_a_loss_that_nobody_accepted_is_refused_before_anything_is_written(tmp_path, capsys):
+    assert run(EXAMPLE, "--to", "openenv", "--out", tmp_path / "out") == 1
+    said = capsys.readouterr()
+    assert "state between turns: an episode that is stored, restored or forked" in said.err
+    assert "--accept state-between-turns" in said.err
+    assert not (tmp_path / "out").exists()
+
+    assert run(EXAMPLE, "--to", "openenv", "--out", tmp_path / "out", "--accept", "state-between-turns") == 0
+    ledger = json.loads((tmp_path / "out" / "loss.json").read_text())["ledger"]
+    assert {entry["piece"] for entry in ledger if entry["status"] == "lost"} == {"state between turns"}
+    assert len({entry["piece"] for entry in ledger}) == 11
+    assert "| state between turns | lost |" in (tmp_path / "out" / "PORT.md").read_text()
+
+
 def test_a_program_reads_what_was_written(tmp_path, capsys):
     assert run(EXAMPLE, "--to", "gem", "--out", tmp_path / "out", "--json") == 0
     said = capsys.readouterr()
