@@ -15,7 +15,7 @@ import click
 
 from bench.porting.episodes import PortEpisode, read_episodes, write_episodes
 from bench.porting.ledger import STATUSES, lost_pieces, status_of
-from bench.porting.matrix import MatrixRequest, all_frameworks, make_matrix
+from bench.porting.matrix import MatrixRequest, all_frameworks, all_owners, make_matrix
 from bench.porting.port import (
     EPISODES,
     Surveyed,
@@ -37,7 +37,7 @@ from bench.porting.records import (
 from bench.porting.sources import SourceRequest, find_source, is_source, run_source
 from bench.porting.verify import Side
 from bench.progress import Progress
-from bench.stacks import ROOT, Stack, find_stack
+from bench.stacks import ROOT, Stack, find_owner, find_stack
 from canonical.adapter import Loss
 from canonical.bridge.source import LiftOptions
 from canonical.catalogue import load_environment
@@ -66,7 +66,7 @@ def _argument(_context: click.Context, _option: click.Parameter, given: tuple[st
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
-        "--source-release", help="The release of the source's framework; its default when left out."
+        "--source-release", help="The release of the source's framework or library; its default when left out."
     ),
     click.option(
         "--tasks", default=LiftOptions().tasks, show_default=True, type=click.IntRange(1, 1_000_000),
@@ -302,7 +302,7 @@ def verify_port(folder: Path, *, build: bool, quiet: bool, as_json: bool) -> Non
     episodes = read_episodes(folder / EPISODES_FILE)
     given = record.source.options
     options = LiftOptions(**{**given, "imports": tuple(given.get("imports", ()))})
-    stack = find_stack(record.source.framework, record.source.stack)
+    stack = find_owner(record.source.framework, record.source.stack)
     request = SourceRequest(record.source.framework, record.source.name.partition(":")[2], stack, options)
     target = find_stack(record.target.framework, record.target.stack)
     make_ready([stack, target], console, build=build)
@@ -324,8 +324,8 @@ def verify_port(folder: Path, *, build: bool, quiet: bool, as_json: bool) -> Non
     "--from",
     "sources",
     multiple=True,
-    type=click.Choice(all_frameworks()),
-    help="A framework whose sources are ported; may be repeated. All of them when left out.",
+    type=click.Choice(all_owners()),
+    help="A framework or library of tasks whose sources are ported; may be repeated. All of them when left out.",
 )
 @click.option(
     "--to",
@@ -360,14 +360,14 @@ def ports(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Port every source that an adapter's sources.toml names to every framework, prove each port, and write the matrix.
+    """Port every source that a sources.toml names to every framework, prove each port, and write the matrix.
 
     The Wordles that were written by hand go there and back, too. Exit code 1 where a port differs from its source, or could
     not be made.
     """  # fmt: skip
     console = Console(quiet=quiet, as_json=as_json)
     request = MatrixRequest(
-        sources=sources or all_frameworks(),
+        sources=sources or all_owners(),
         targets=targets or all_frameworks(),
         baselines=baselines,
         episodes=episodes,

@@ -195,14 +195,16 @@ class MatrixSource(_Record):
     Attributes:
         name: The source, as it is named on a command line.
         what: What it is, in a few words.
-        framework: The framework that owns it.
+        framework: The framework, or the library of tasks, that owns it.
         baseline: Whether it is the Wordle that was written by hand for the framework.
+        library: Whether a library of tasks owns it.
     """
 
     name: str
     what: str
     framework: str
     baseline: bool = False
+    library: bool = False
 
 
 class RoundTrip(_Record):
