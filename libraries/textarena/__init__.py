@@ -1,0 +1,1 @@
+"""TextArena: games in text, of which those for a single player can be lifted."""
