@@ -70,7 +70,7 @@ def find_source(
     framework, colon, reference = name.partition(":")
     if not (colon and reference):
         raise LiftError(
-            f"{name!r} names no source; write framework:reference, such as gem:game:Sudoku-v0-easy"
+            f"{name!r} names no source; write framework:reference or library:reference, such as gem:game:Sudoku-v0-easy or reasoning_gym:chain_sum"
         )
     stack = find_owner(framework, release)
     if not (stack.home / "lifter.py").is_file():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from bench import stacks
 from bench.porting.records import PortError
-from bench.stacks import UnknownStackError
+from bench.stacks import StackError, UnknownStackError, all_stacks, library_names, library_stacks
 from canonical.bridge.source import LiftError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.stone import PieceName
@@ -34,6 +36,14 @@ def refused(*arguments: str) -> tuple[int, str]:
         (["lend", "gem:x", "--tasks", "0"], "0 is not in the range"),
         (["serve", "gem:x", "--as", "gem"], "runs environments in process; there is nothing to serve"),
         (["ports", "--from", "gym"], "'gym' is not one of"),
+        (["ports", "--to", "reasoning_gym"], "'reasoning_gym' is not one of"),
+        (["lend", "reasoning_gym:"], "write framework:reference or library:reference"),
+        (["lend", "reasoning_gym:x", "--source-release", "9.9"], "no supported release '9.9'"),
+        (
+            ["port", "reasoning_gym:x", "--to", "textarena", "--out", "x"],
+            "nothing is compiled to a library of tasks",
+        ),
+        (["stack", "build", "textarena", "--release", "9.9"], "no supported release '9.9'"),
     ],
 )
 def test_what_cannot_be_lifted_is_said(arguments: list[str], words: str) -> None:
@@ -63,3 +73,19 @@ def test_every_piece_can_be_accepted_by_a_word_without_spaces() -> None:
     words = [flag_of(piece) for piece in PieceName]
     assert len(set(words)) == len(words)
     assert not any(" " in word for word in words)
+
+
+@pytest.mark.parametrize("library", library_names())
+def test_a_library_without_its_stack_is_said_with_the_command_that_builds_it(
+    library: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    result = CliRunner().invoke(cli, ["lend", f"{library}:x"])
+    assert isinstance(result.exception, StackError)
+    assert f"is not built; build it with: rosetta stack build {library}" in str(result.exception)
+
+
+def test_the_doctor_knows_the_stacks_of_libraries() -> None:
+    result = CliRunner().invoke(cli, ["doctor", "--json"])
+    rows = {row["stack"] for row in json.loads(result.output)["stacks"]}
+    assert {stack.label for stack in [*all_stacks(), *library_stacks()]} == rows
