@@ -27,7 +27,7 @@ from canonical.bridge.source import (
     identifier,
     seed_of,
 )
-from canonical.content import JSON, Message, Observation, Text
+from canonical.content import JSON, ErrorCode, Message, Observation, Text
 from canonical.reward import Aggregation
 from canonical.step import Cause, StepResult
 from canonical.stone import Concern, PieceName
@@ -58,10 +58,10 @@ class LiftedSession:
         return Opened((Message("user", (Text(_question(entry)),)),), (TEXT_SPEC,))
 
     async def step(self, action: Action) -> StepResult:
-        """Let the data set score a text as the answer.
+        """Let the data set score a text as the answer. Where it raises, the answer pays nothing, and the observation says so.
 
         Raises:
-            SessionError: The action is no text, there is no question that waits for an answer, or the data set raised.
+            SessionError: The action is no text, or there is no question that waits for an answer.
         """
         if not isinstance(action, str):
             raise SessionError("data sets of Reasoning Gym take text, not calls of tools")
@@ -69,9 +69,12 @@ class LiftedSession:
             raise SessionError("open an episode before stepping")
         if self._score is not None:
             raise SessionError("the question was answered; open another episode")
-        score = float(await self._call(partial(self._dataset.score_answer, action, self._entry)))
-        self._score = score
-        return StepResult(Observation(()), score, score, Cause.SUBMITTED)
+        try:
+            self._score = float(await self._call(partial(self._dataset.score_answer, action, self._entry)))
+        except SessionError as error:
+            self._score = 0.0
+            return StepResult(Observation.of(str(error), ErrorCode.TOOL_ERROR), 0.0, 0.0, Cause.SUBMITTED)
+        return StepResult(Observation(()), self._score, self._score, Cause.SUBMITTED)
 
     async def public_state(self) -> JSON:
         """Return what the data set hands out beside the question: its own answer, and metadata."""
@@ -230,6 +233,13 @@ _LOSSES = (
         "preserved",
         "what score_answer says is paid once, for the answer, which ends the episode",
         Concern.REWARD_AGGREGATION,
+    ),
+    Loss(
+        PieceName.REWARD,
+        "approximated",
+        "an answer at which score_answer raises, as that of some data sets does at what it cannot read, pays nothing; what "
+        "it raised is the observation",
+        Concern.ERRORS,
     ),
     Loss(
         PieceName.EPISODE_END,

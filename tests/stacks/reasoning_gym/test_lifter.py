@@ -14,6 +14,7 @@ from reasoning_gym.factory import DATASETS, create_dataset, register_dataset
 
 from canonical.adapter import SessionError
 from canonical.bridge.source import LiftError, LiftOptions
+from canonical.content import ErrorCode
 from canonical.reward import Aggregation
 from canonical.step import Cause
 from canonical.stone import Concern
@@ -170,13 +171,16 @@ def test_a_question_is_answered_once_and_with_text():
     assert asyncio.run(run()).cause is Cause.SUBMITTED
 
 
-def test_an_answer_at_which_the_data_set_fails_is_a_failure_of_the_source():
+def test_an_answer_at_which_the_data_set_raises_pays_nothing_and_says_why():
     async def run():
         async with lifted("prime_factorization") as source:
-            await answered(source, "train/0", "zz")
+            return source.facts.losses, await answered(source, "train/0", "zz")
 
-    with pytest.raises(SessionError, match="PrimeFactorizationDataset raised ValueError"):
-        asyncio.run(run())
+    losses, (_, result, total) = asyncio.run(run())
+    assert (result.reward, total, result.cause) == (0.0, 0.0, Cause.SUBMITTED)
+    assert result.observation.error is ErrorCode.TOOL_ERROR
+    assert result.observation.text.startswith("PrimeFactorizationDataset raised ValueError")
+    assert any("score_answer raises" in loss.note for loss in losses)
 
 
 def test_what_a_trainer_notices_is_said():
