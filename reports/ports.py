@@ -93,6 +93,8 @@ def _proof(proof: ProofRecord | None) -> list[str]:
         f"through the target in {proof.seconds:.1f} s; {proof.returns} returns read as trainers read them: {differences}."
     )
     lines = [seen]
+    if not proof.returns:
+        lines += ["", "No episode ended, so that neither an end nor a return was compared."]
     if proof.unrepeatable:
         lines += [
             "",

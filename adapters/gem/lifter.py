@@ -28,6 +28,7 @@ from canonical.bridge.source import (
     LiftOptions,
     SourceFacts,
     identifier,
+    no_limit,
     seed_of,
     seed_tasks,
 )
@@ -48,6 +49,7 @@ class LiftedSession:
         self._env = env
         self._threads = threads
         self._generators = OwnGenerators()
+        self._sampler = OwnGenerators(0)
         self._shown: JSON = None
         self._total = 0.0
         self._is_over = False
@@ -59,6 +61,7 @@ class LiftedSession:
             SessionError: GEM's environment raised.
         """
         observation, info = await self._call(partial(self._env.reset, seed=seed_of(task)))
+        self._sampler = OwnGenerators(seed_of(task))
         self._shown, self._total, self._is_over = plain_json(info), 0.0, False
         return Opened((Message("user", (Text(_text(observation, "reset")),)),), (TEXT_SPEC,))
 
@@ -98,7 +101,7 @@ class LiftedSession:
         sample = self._env.sample_random_action
         try:
             suggested = await asyncio.get_running_loop().run_in_executor(
-                self._threads, OwnGenerators().run, sample
+                self._threads, self._sampler.run, sample
             )
         except Exception:  # noqa: BLE001 - GEM's own class raises, and some environments of GEM fail at it
             return None
@@ -176,7 +179,8 @@ class GemLifter:
             first = make()
         except Exception as error:
             raise LiftError(f"gem.make({reference!r}) failed: {type(error).__name__}: {error}") from error
-        limit = getattr(first, "max_turns", None)
+        # One more than the source's own limit, so that the source ends the episode, and not the bridge.
+        limit = _limit(first)
         with ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="gem-source") as threads:
             yield LiftedSource(
                 SourceFacts(
@@ -188,8 +192,8 @@ class GemLifter:
                     seeds_are_tasks=True,
                     tools=(TEXT_SPEC,),
                     text_tool=TEXT_TOOL,
-                    max_turns=_turns(limit, options),
-                    losses=_LOSSES,
+                    max_turns=options.max_turns if limit is None else limit + 1,
+                    losses=_LOSSES if limit is not None else (*_LOSSES, no_limit(options)),
                 ),
                 make,
                 threads,
@@ -223,10 +227,9 @@ _LOSSES = (
 )
 
 
-def _turns(limit: Any, options: LiftOptions) -> int:
-    # One more than the source's own limit, so that the source ends the episode, and not the bridge.
-    is_limit = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
-    return limit + 1 if is_limit else options.max_turns
+def _limit(env: Any) -> int | None:
+    limit = getattr(env, "max_turns", None)
+    return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
 
 
 def _near(reference: str) -> list[str]:

@@ -39,6 +39,7 @@ from canonical.bridge.source import (
     LiftOptions,
     SourceFacts,
     identifier,
+    no_limit,
     task_ids,
 )
 from canonical.catalogue import load_environment
@@ -369,6 +370,8 @@ class NeMoGymLifter:
             tools, losses = _offered(rows, set() if is_gymnasium else routes)
             losses = [*(_GYMNASIUM if is_gymnasium else _VERIFIED), *_LOSSES, *losses]
             losses += _losses_of(setting, is_example=options.data is None)
+            if setting.max_steps is None:
+                losses.append(no_limit(options))
             yield LiftedSource(
                 SourceFacts(
                     name=identifier(setting.name),

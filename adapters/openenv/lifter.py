@@ -43,6 +43,7 @@ from canonical.bridge.source import (
     LiftOptions,
     SourceFacts,
     identifier,
+    no_limit,
     seed_of,
     seed_tasks,
     task_ids,
@@ -412,7 +413,7 @@ async def _examine(
     }
     if shown >= STEP_KEYS:
         return await _examine_compiled(url, listed, common), None
-    losses: list[Loss] = [*_LOSSES]
+    losses: list[Loss] = [*_LOSSES, no_limit(options)]
     if options.data is not None:
         tasks, resets = _from_rows(options.data)
     elif listed:

@@ -35,6 +35,7 @@ from canonical.bridge.source import (
     LiftOptions,
     SourceFacts,
     identifier,
+    no_limit,
     task_ids,
 )
 from canonical.catalogue import load_environment
@@ -340,7 +341,7 @@ async def _examine(
     for split, rows in (_by_split(options.data) if options.data is not None else listed).items():
         places |= zip(task_ids(split, rows), rows, strict=True)
     try:
-        return await _examine_other(url, name, places, common), places
+        return await _examine_other(url, name, places, common, options), places
     except SessionError as error:
         raise LiftError(f"{source} cannot be played: {error}") from error
 
@@ -386,7 +387,7 @@ async def _examine_compiled(
 
 
 async def _examine_other(
-    url: str, name: str | None, places: Mapping[str, Place], common: Mapping[str, Any]
+    url: str, name: str | None, places: Mapping[str, Place], common: Mapping[str, Any], options: LiftOptions
 ) -> SourceFacts:
     session = LiftedSession(Client(url, name), places)
     try:
@@ -397,7 +398,7 @@ async def _examine_other(
     finally:
         await session.close()
     own = sorted(tool.name for tool in opened.tools if tool.name not in general)
-    losses = [*_LOSSES]
+    losses = [*_LOSSES, no_limit(options)]
     if own:
         losses.append(
             Loss(

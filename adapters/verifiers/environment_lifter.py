@@ -18,7 +18,15 @@ from adapters.verifiers.losses import LOSSES
 from adapters.verifiers.messages import clean
 from adapters.verifiers.turns import Asked, Outcome, Turns, rollout_loop
 from canonical.adapter import Loss, SessionError
-from canonical.bridge.source import TEXT_SPEC, TEXT_TOOL, LiftError, LiftOptions, SourceFacts, identifier
+from canonical.bridge.source import (
+    TEXT_SPEC,
+    TEXT_TOOL,
+    LiftError,
+    LiftOptions,
+    SourceFacts,
+    identifier,
+    no_limit,
+)
 from canonical.content import JSON
 from canonical.reward import Aggregation
 from canonical.step import Cause
@@ -157,7 +165,7 @@ async def lift_environment(
                 aggregation=Aggregation.TERMINAL,
                 # One more than the source's own limit, so that the source ends the episode, and not the bridge.
                 max_turns=limit + 1 if isinstance(limit, int) and limit > 0 else options.max_turns,
-                losses=tuple(_losses(environment)),
+                losses=tuple(_losses(environment, options)),
             ),
             lifted.roll,
             loop,
@@ -186,7 +194,7 @@ async def _tools(lifted: _Environment, loop: asyncio.AbstractEventLoop, referenc
     return list(tools.values())
 
 
-def _losses(environment: Any) -> Iterable[Loss]:
+def _losses(environment: Any, options: LiftOptions) -> Iterable[Loss]:
     yield from LOSSES
     if environment.requires_group_rollouts:
         note = "the rubric compares rollouts of a group; here every group has one"
@@ -194,3 +202,5 @@ def _losses(environment: Any) -> Iterable[Loss]:
     if getattr(environment, "max_turns", -1) > 0:
         note = "Verifiers stops at max_turns before it carries out the last call, so the last action shows nothing"
         yield Loss(PieceName.EPISODE_END, "preserved", note, Concern.TRUNCATION)
+    else:
+        yield no_limit(options)

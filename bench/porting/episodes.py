@@ -12,19 +12,21 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from canonical.adapter import Opened, Session
-from canonical.bridge.client import BridgeSession, connect_source
-from canonical.bridge.environment import BridgedEnvironment, source_seed
+from canonical.adapter import Opened, Session, SessionError
+from canonical.bridge.client import BridgeSession, SourceGoneError, connect_source
+from canonical.bridge.environment import BridgedEnvironment, failure, source_seed
 from canonical.bridge.source import SourceFacts
 from canonical.episode import episode_rng
 from canonical.sampling import sample_call
-from canonical.step import StepResult
+from canonical.step import Cause, StepResult
 from canonical.tool import ToolCall
 from canonical.transcript import Action, Transcript, TranscriptStep, action_from_json
 
 Kind: TypeAlias = Literal["scripted", "random", "adversarial"]
 LONGEST = 24
-"""How many actions an episode has at most that nobody wrote."""
+"""How many actions an episode has at most that nobody wrote, but for the first."""
+LIMIT = 256
+"""How many actions the first has at most, which goes on to the limit of turns, so that being cut off is compared as well."""
 _FROM_POOL = 0.8
 AFTER_THE_END = 2
 """How many actions follow the end of each episode."""
@@ -124,6 +126,34 @@ def seed_for(environment: BridgedEnvironment, episode: PortEpisode) -> int:
     return source_seed(episode_rng(environment, task, episode.seed))
 
 
+async def step_raw(session: BridgeSession, action: Action, facts: SourceFacts) -> StepResult:
+    """Let the source itself carry out an action; where it fails, that is the end of the episode, as a port has it.
+
+    Raises:
+        SourceGoneError: The source is gone.
+    """
+    try:
+        return await session.step(action)
+    except SourceGoneError:
+        raise
+    except SessionError as error:
+        return StepResult(failure(facts.source, error), cause=Cause.ERROR)
+
+
+async def open_raw(session: BridgeSession, task: str, seed: int) -> Opened:
+    """Begin an episode with the source itself.
+
+    Raises:
+        SessionError: The source refused, failed or is gone; the text names the task.
+    """
+    try:
+        return await session.open(task, seed)
+    except SourceGoneError:
+        raise
+    except SessionError as error:
+        raise SessionError(f"task {task} cannot be begun: {error}") from error
+
+
 async def play_raw(environment: BridgedEnvironment, episode: PortEpisode) -> RawEpisode:
     """Play an episode with the source itself, until it ends.
 
@@ -131,7 +161,7 @@ async def play_raw(environment: BridgedEnvironment, episode: PortEpisode) -> Raw
         SessionError: The source refused, failed or is gone.
     """
     async with connect_source(environment.address) as session:
-        opened = await session.open(episode.task, seed_for(environment, episode))
+        opened = await open_raw(session, episode.task, seed_for(environment, episode))
         results: list[StepResult | None] = []
         is_over = False
         for action in episode.read_actions():
@@ -140,10 +170,11 @@ async def play_raw(environment: BridgedEnvironment, episode: PortEpisode) -> Raw
             if not reaches(action, environment.facts):
                 results.append(None)
                 continue
-            result = await session.step(action)
+            result = await step_raw(session, action, environment.facts)
             results.append(result)
             is_over = result.cause is not None
-        total = await session.reported_return() if is_over else None
+        has_failed = bool(results) and results[-1] is not None and results[-1].cause is Cause.ERROR
+        total = await session.reported_return() if is_over and not has_failed else None
         return RawEpisode(opened, results, total)
 
 
@@ -219,25 +250,32 @@ async def record_episodes(
     random_ones: list[Kind] = ["random"] * count
     adversarial_ones: list[Kind] = ["adversarial"] * ((count + 1) // 2)
     chosen = [
-        _record(environment, kind, tasks[(index * stride) % len(tasks)].id, seed + index, pool)
+        _record(
+            environment,
+            kind,
+            tasks[(index * stride) % len(tasks)].id,
+            seed + index,
+            pool,
+            longest=LONGEST if index else max(LONGEST, min(environment.max_turns, LIMIT) + AFTER_THE_END),
+        )
         for index, kind in enumerate(random_ones + adversarial_ones)
     ]
     return episodes + await asyncio.gather(*chosen)
 
 
 async def _record(
-    environment: BridgedEnvironment, kind: Kind, task: str, seed: int, pool: Sequence[Action]
+    environment: BridgedEnvironment, kind: Kind, task: str, seed: int, pool: Sequence[Action], *, longest: int
 ) -> PortEpisode:
     rng = random.Random(f"{task}\0{seed}\0{kind}")  # noqa: S311 - reproducible on purpose
     planned = PortEpisode(kind=kind, task=task, seed=seed, actions=[])
     facts = environment.facts
     actions: list[Action] = []
     async with connect_source(environment.address) as session:
-        opened = await session.open(task, seed_for(environment, planned))
+        opened = await open_raw(session, task, seed_for(environment, planned))
         shown = "\n".join(message.text for message in opened.prompt)
         hostile = _hostile(facts, rng)
         left: int | None = None
-        while len(actions) < LONGEST and left != 0:
+        while len(actions) < longest and left != 0:
             action = next(hostile) if kind == "adversarial" and rng.random() < 0.7 else None
             if action is None and pool and rng.random() < _FROM_POOL:
                 action = rng.choice(pool)
@@ -247,7 +285,7 @@ async def _record(
             if left is not None:
                 left -= 1
             elif reaches(action, facts):
-                result = await session.step(action)
+                result = await step_raw(session, action, facts)
                 shown = result.observation.text or shown
                 left = None if result.cause is None else AFTER_THE_END
     return PortEpisode(kind=kind, task=task, seed=seed, actions=[as_json(action) for action in actions])

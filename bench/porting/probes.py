@@ -6,12 +6,21 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.porting.episodes import RawEpisode, play_raw, reaches, record_episodes, seed_for
+from bench.porting.episodes import (
+    PortEpisode,
+    RawEpisode,
+    open_raw,
+    play_raw,
+    reaches,
+    record_episodes,
+    seed_for,
+    step_raw,
+)
 from canonical.adapter import Loss, SessionError
 from canonical.bridge.client import connect_source
 from canonical.bridge.environment import BridgedEnvironment
 from canonical.content import JSON
-from canonical.step import StepResult
+from canonical.step import Cause, StepResult
 from canonical.stone import Concern, PieceName
 from canonical.transcript import Action
 
@@ -61,8 +70,26 @@ async def probe_source(
         ):
             found.append(loss)
             break
-    found += await _shown_beside(environment, chosen[0].task, chosen[0].read_actions())
+    found += _failures(first)
+    found += await _shown_beside(environment, chosen)
     return found
+
+
+def _failures(episodes: Sequence[RawEpisode]) -> list[Loss]:
+    failed = [
+        result for episode in episodes for result in episode.results if result and result.cause is Cause.ERROR
+    ]
+    if not failed:
+        return []
+    return [
+        Loss(
+            PieceName.EPISODE_END,
+            "approximated",
+            f"the source fails at some actions, which ends an episode of the port with the cause error, "
+            f"in {len(failed)} of {len(episodes)} that were played: {failed[0].observation.text}",
+            Concern.ERRORS,
+        )
+    ]
 
 
 async def _ignored_seeds(
@@ -71,13 +98,13 @@ async def _ignored_seeds(
     tasks = [task.id for task in environment.tasks()][1 : _EPISODES + 2]
     for task in tasks:
         async with connect_source(environment.address) as session:
-            opened = await session.open(task, 0)
+            opened = await open_raw(session, task, 0)
             results: list[StepResult | None] = []
             for action in actions:
                 if not reaches(action, environment.facts):
                     results.append(None)
                     continue
-                result = await session.step(action)
+                result = await step_raw(session, action, environment.facts)
                 results.append(result)
                 if result.cause is not None:
                     break
@@ -120,21 +147,28 @@ async def _paid_after_the_end(
     return None
 
 
-async def _shown_beside(environment: BridgedEnvironment, task: str, actions: list[Action]) -> list[Loss]:
+async def _shown_beside(environment: BridgedEnvironment, episodes: Sequence[PortEpisode]) -> list[Loss]:
     names: set[str] = set()
     telling: set[str] = set()
-    async with connect_source(environment.address) as session:
-        await session.open(task, 0)
-        for action in [None, *actions]:
-            if action is not None:
-                if not reaches(action, environment.facts):
-                    continue
-                if (await session.step(action)).cause is not None:
+    for episode in episodes:
+        async with connect_source(environment.address) as session:
+            await open_raw(session, episode.task, seed_for(environment, episode))
+            is_over = False
+            for action in [None, *episode.read_actions()]:
+                if action is not None:
+                    if not reaches(action, environment.facts):
+                        continue
+                    cause = (await step_raw(session, action, environment.facts)).cause
+                    if cause is Cause.ERROR:
+                        break
+                    is_over = cause is not None
+                for name, value in _leaves(await session.public_state()):
+                    names.add(name)
+                    tells = _TELLING.search(name.rpartition(".")[2]) and value not in (None, "", [], {})
+                    if tells and not is_over:
+                        telling.add(name)
+                if is_over:
                     break
-            for name, value in _leaves(await session.public_state()):
-                names.add(name)
-                if _TELLING.search(name.rpartition(".")[2]) and value not in (None, "", [], {}):
-                    telling.add(name)
     return _told(names, telling)
 
 

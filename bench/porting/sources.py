@@ -21,6 +21,7 @@ from bench.stacks import (
     library_names,
     stack_environment,
 )
+from canonical.bridge.client import SourceGoneError
 from canonical.bridge.source import LiftError, LiftOptions, SourceFacts, facts_from_json
 from canonical.bridge.wire import SCHEME
 
@@ -126,7 +127,10 @@ async def run_source(request: SourceRequest) -> AsyncIterator[RunningSource]:
             answer = await _first_line(process, request, log)
             if "failed" in answer:
                 raise LiftError(str(answer["failed"]))
-            yield RunningSource(facts_from_json(answer["facts"]), answer["ready"], process.pid)
+            try:
+                yield RunningSource(facts_from_json(answer["facts"]), answer["ready"], process.pid)
+            except SourceGoneError as error:
+                raise LiftError(await _obituary(process, request, log) or str(error)) from error
         finally:
             await asyncio.shield(_end(process))
 
@@ -145,6 +149,16 @@ async def _first_line(
         raise LiftError(f"{request.name} ended with exit code {process.returncode}{_tail(log)}")
     answer: Mapping[str, Any] = json.loads(line)
     return answer
+
+
+async def _obituary(process: asyncio.subprocess.Process, request: SourceRequest, log: Path) -> str | None:
+    """Return how a source that is gone has ended, or None where its process lives on."""
+    try:
+        async with asyncio.timeout(_GRACE_S):
+            code = await process.wait()
+    except TimeoutError:
+        return None
+    return f"{request.name} ended with exit code {code} while it was played{_tail(log)}"
 
 
 def _tail(log: Path) -> str:

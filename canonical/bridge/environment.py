@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,8 +22,8 @@ from canonical.task import Task, TaskSet
 from canonical.tool import Tool, ToolCall, ToolOutput, ToolSpec
 from canonical.transcript import Action
 
-RETURN_LIMIT = 1e9
-"""The range that is declared for returns of sources, none of which says what its own is."""
+RETURN_LIMIT = sys.float_info.max
+"""The range that is declared for returns of sources, none of which says what its own is: whatever is a number."""
 
 
 @dataclass(slots=True)
@@ -160,13 +161,18 @@ def _bridged_tool(spec: ToolSpec) -> BridgedTool:
     return BridgedTool(spec, call, is_async=True, model=model)
 
 
+def failure(source: str, error: SessionError) -> Observation:
+    """Return what is shown where a source did not carry an action out."""
+    said = f"is gone: {error.reason}" if isinstance(error, SourceGoneError) else f"failed: {error}"
+    return Observation.of(f"The source {source} {said}. This episode cannot go on.")
+
+
 async def _act(source: str, state: BridgeState, action: Action) -> Observation:
     try:
         result = await state.session.step(action)
     except SessionError as error:
         state.cause, state.payment = Cause.ERROR, {"reward": 0.0}
-        said = f"is gone: {error.reason}" if isinstance(error, SourceGoneError) else f"failed: {error}"
-        return Observation.of(f"The source {source} {said}. This episode cannot go on.")
+        return failure(source, error)
     parts = result.components
     is_exact = bool(parts) and math.fsum(parts.values()) == result.reward
     state.payment, state.cause = parts if is_exact else {"reward": result.reward}, result.cause

@@ -7,13 +7,16 @@ from typing import Any
 
 from canonical.content import JSON
 
+_DEEPEST = 32
 
-def plain_json(value: Any) -> JSON:
-    """Return what JSON can carry of a value; of the rest, the name of its type in parentheses."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_json(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_json(inner) for inner in value]
+
+def plain_json(value: Any, *, depth: int = 0) -> JSON:
+    """Return what JSON can carry of a value; of the rest, and of what lies deep or in itself, the type's name in parentheses."""
+    if depth < _DEEPEST:
+        if isinstance(value, Mapping):
+            return {str(key): plain_json(inner, depth=depth + 1) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain_json(inner, depth=depth + 1) for inner in value]
     if value is None or isinstance(value, str | bool | int | float):
         return value
     return f"({type(value).__name__})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from canonical.adapter import Session, SessionError
 from canonical.bridge.source import Source, SuggestingSession
 from canonical.bridge.wire import LINE_LIMIT, split_address, write_frame
+from canonical.step import StepResult
 from canonical.transcript import action_from_json
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,10 @@ async def _converse(
             except (ValueError, KeyError, TypeError) as error:
                 log.warning("a request or an answer could not be carried: %s", type(error).__name__)
                 answer = write_frame({"failed": f"the source's answer cannot be carried: {error}"})
+            except (SystemExit, Exception) as error:
+                # What one session does must not end the others.
+                log.exception("a session has failed")
+                answer = write_frame({"failed": f"it raised {type(error).__name__}: {error}"})
             writer.write(answer)
             await writer.drain()
 
@@ -99,7 +105,9 @@ async def _answer(session: Session, request: dict[str, Any]) -> dict[str, Any]:
                 }
             }
         case {"step": action}:
-            return {"stepped": (await session.step(action_from_json(action))).to_json()}
+            result = await session.step(action_from_json(action))
+            _refuse_no_number(result)
+            return {"stepped": result.to_json()}
         case {"state": True}:
             return {"state": await session.public_state()}
         case {"suggest": True}:
@@ -108,3 +116,9 @@ async def _answer(session: Session, request: dict[str, Any]) -> dict[str, Any]:
             return {"return": await session.reported_return()}
         case _:
             raise SessionError(f"this is no request to a source: {sorted(request)}")
+
+
+def _refuse_no_number(result: StepResult) -> None:
+    for number in (result.reward, result.total, *result.components.values()):
+        if not math.isfinite(number):
+            raise SessionError(f"it paid {number!r}, and a reward is a finite number")

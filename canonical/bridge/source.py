@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from canonical.adapter import Loss, Session
 from canonical.content import JSON
 from canonical.reward import Aggregation
+from canonical.stone import Concern, PieceName
 from canonical.task import Task
 from canonical.tool import ToolSpec
 
@@ -126,6 +127,16 @@ class LiftOptions:
     data: str | None = None
     imports: tuple[str, ...] = ()
     arguments: Mapping[str, JSON] = field(default_factory=dict)
+
+
+def no_limit(options: LiftOptions) -> Loss:
+    """Return what is lost where a source says of no turn that it is the last, because an environment has to."""
+    return Loss(
+        PieceName.EPISODE_END,
+        "approximated",
+        f"the source states no limit of turns: a port cuts episodes off after {options.max_turns} actions (--max-turns)",
+        Concern.TRUNCATION,
+    )
 
 
 def seed_tasks(count: int) -> tuple[Task, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -79,6 +80,10 @@ class Manners:
     repeats: bool = True
     pays_after_the_end: bool = False
     tells: bool = False
+    tells_at_the_end: bool = False
+    ends: bool = True
+    raises: type[BaseException] | None = None
+    pays: float = 1.0
 
 
 class _Counting:
@@ -100,13 +105,17 @@ class _Counting:
     async def step(self, action: Action) -> StepResult:
         assert isinstance(action, str)
         self.turn += 1
-        paid = 1.0 if self.turn <= 4 or self.manners.pays_after_the_end else 0.0
-        cause = Cause.SUBMITTED if self.turn >= 4 else None
+        if self.manners.raises is not None and self.turn == 2:
+            raise self.manners.raises("at its second step")
+        paid = self.manners.pays if self.turn <= 4 or self.manners.pays_after_the_end else 0.0
+        cause = Cause.SUBMITTED if self.turn >= 4 and self.manners.ends else None
         return StepResult(
             Observation.of(f"{self.number + self.turn} {len(action)}"), paid, float(min(self.turn, 4)), cause
         )
 
     async def public_state(self) -> Any:
+        if self.manners.tells_at_the_end and self.turn == 4:
+            return {"answer": "it was 7"}
         return {"turn": self.turn, "info": {"answer": str(self.number)}} if self.manners.tells else None
 
     async def reported_return(self) -> float:
@@ -158,6 +167,15 @@ def test_nothing_is_found_where_a_source_keeps_the_contract(address: str) -> Non
         (Manners(pays_after_the_end=True), Concern.REWARD_AGGREGATION, "approximated", "after the end"),
         (Manners(tells=True), Concern.SECRETS, "approximated", "info.answer"),
         (Manners(tells=True), Concern.METADATA, "lost", "beside its observations: turn"),
+        (Manners(tells_at_the_end=True), Concern.METADATA, "lost", "beside its observations: answer"),
+        (
+            Manners(raises=RuntimeError),
+            Concern.ERRORS,
+            "approximated",
+            "raised RuntimeError: at its second step",
+        ),
+        (Manners(raises=SystemExit), Concern.ERRORS, "approximated", "raised SystemExit: at its second step"),
+        (Manners(pays=math.nan), Concern.ERRORS, "approximated", "paid nan, and a reward is a finite number"),
     ],
 )
 def test_a_defect_of_a_source_is_found_and_said(
@@ -166,6 +184,23 @@ def test_a_defect_of_a_source_is_found_and_said(
     found = [loss for loss in probe(manners, address) if loss.concern is concern]
     assert [loss.status for loss in found] == [status]
     assert words in found[0].note
+
+
+def test_what_is_told_at_the_end_only_is_no_secret(address: str) -> None:
+    concerns = {loss.concern for loss in probe(Manners(tells_at_the_end=True), address)}
+    assert Concern.SECRETS not in concerns
+
+
+def test_the_first_episode_goes_on_until_it_is_cut_off(address: str) -> None:
+    """Else nothing would show what a source that never ends becomes."""
+
+    async def run() -> list[PortEpisode]:
+        async with lent(Manners(ends=False), address) as environment:
+            return await record_episodes(environment, 4, seed=0)
+
+    lengths = [len(episode.actions) for episode in asyncio.run(run())]
+    assert lengths[0] == FACTS.max_turns + 2
+    assert max(lengths[1:]) <= 24
 
 
 def test_recorded_episodes_are_the_same_each_time_and_survive_their_file(

@@ -287,6 +287,12 @@ def test_each_session_has_global_generators_of_its_own() -> None:
     assert random.getstate() == before
 
 
+def test_what_is_drawn_without_a_seed_is_another_thing_in_each_session() -> None:
+    """As it is at home: else a source that never seeds itself would seem to be one fixed game."""
+    assert len({OwnGenerators().run(random.random) for _ in range(8)}) == 8
+    assert len({OwnGenerators(7).run(random.random) for _ in range(8)}) == 1
+
+
 def test_rows_are_read_from_files_and_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"a": 1}\n\n{"a": 2, "split": "test"}\n')
