@@ -106,8 +106,26 @@ class Ratio:
         return not self.low <= 1.0 <= self.high
 
     def __str__(self) -> str:
-        text = f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}] over {self.pairs} pairs"
+        value, low, high = ratio_texts(self.value, self.low, self.high)
+        text = f"{value} [{low}, {high}] over {self.pairs} pairs"
         return text if self.difference_shown else f"{text}: no difference shown"
+
+
+def ratio_texts(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """Write a ratio and the two ends of its interval with three significant digits.
+
+    Where the interval leaves out 1, a number beside 1 has as many digits as it takes not to be written as 1: it is what a
+    difference is said by.
+    """
+    if low <= 1.0 <= high:
+        return f"{value:.3g}", f"{low:.3g}", f"{high:.3g}"
+    return _beside_one(value), _beside_one(low), _beside_one(high)
+
+
+def _beside_one(number: float) -> str:
+    # Seventeen digits tell any two numbers apart.
+    texts = (f"{number:.{digits}g}" for digits in range(3, 18))
+    return next((text for text in texts if float(text) != 1.0), "1")
 
 
 class Population:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.records import Cost, Ratio
+from bench.stats import ratio_texts
 from reports import charts, notation
 from reports.document import Block, Column, Entry, Figure, Section, Strong, Table, paragraph
 from reports.latency import paired_blocks
@@ -44,7 +45,11 @@ def _outcome(ratio: Ratio) -> str:
 def ratio_sentences(measurements: Measurements) -> tuple[str, ...]:
     """Say every ratio in a few words."""
     return tuple(
-        f"{_display_name(ratio)} {ratio.ratio:.3g} [{ratio.low:.3g}, {ratio.high:.3g}], {notation.plural(ratio.pairs, 'pair')}"
+        "{} {} [{}, {}], {}".format(
+            _display_name(ratio),
+            *ratio_texts(ratio.ratio, ratio.low, ratio.high),
+            notation.plural(ratio.pairs, "pair"),
+        )
         + ("" if difference_shown(ratio) else ", no difference shown")
         for ratio in measurements.run.of(Ratio)
     )
@@ -79,7 +84,9 @@ def comparison(measurements: Measurements) -> Section:
         for ratio in ratios
     ]
     words = "; ".join(
-        f"{_display_name(ratio)}: {ratio.ratio:.3g}, interval {ratio.low:.3g} to {ratio.high:.3g}, {_outcome(ratio)}"
+        "{}: {}, interval {} to {}, {}".format(
+            _display_name(ratio), *ratio_texts(ratio.ratio, ratio.low, ratio.high), _outcome(ratio)
+        )
         for ratio in ratios
     )
     blocks: list[Block] = [
@@ -107,7 +114,7 @@ def comparison(measurements: Measurements) -> Section:
                 (
                     Entry(_display_name(ratio)),
                     Entry(ratio.phase),
-                    Entry(f"{ratio.ratio:.3g}", detail=f"{ratio.low:.3g}{notation.RANGE}{ratio.high:.3g}"),
+                    Entry(*notation.ratio_with_interval(ratio.ratio, ratio.low, ratio.high)),
                     Entry(_outcome(ratio), tone="plain" if difference_shown(ratio) else "muted"),
                     Entry(f"{ratio.pairs:,}"),
                     Entry(f"{ratio.n:,}"),

@@ -10,6 +10,8 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+from bench.stats import ratio_texts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -39,6 +41,12 @@ def significant(number: float, digits: int = DIGITS) -> str:
     # Rounding first: 99.96 has as many digits before the point as 100 has.
     magnitude = math.floor(math.log10(abs(float(f"{number:.{digits - 1}e}"))))
     return f"{number:,.{max(0, digits - 1 - magnitude)}f}"
+
+
+def ratio_with_interval(value: float, low: float, high: float) -> tuple[str, str]:
+    """Write a ratio and the two ends of its interval, none of them as 1 where the interval leaves out 1."""
+    told, lower, upper = ratio_texts(value, low, high)
+    return told, f"{lower}{RANGE}{upper}"
 
 
 def count(number: float) -> str:

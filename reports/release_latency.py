@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bench.machine import busy_before, disturbances
 from bench.samples import Phase
+from bench.stats import ratio_texts
 from bench.versions.latencies import Latencies, PhaseLatency, ReleaseLatency
 from reports import notation
 from reports.charts import FrameworkPanel, Measured, ReleaseColumn, draw_releases
@@ -22,7 +23,7 @@ from reports.document import (
     Table,
     Tone,
 )
-from reports.wording import describe_commit, describe_machine
+from reports.wording import describe_commit, describe_machine, own_way
 
 FIGURE = "latency-releases"
 _PHASES = (Phase.STEP, Phase.CONNECT)
@@ -86,7 +87,7 @@ def _how(latencies: Latencies) -> Bullets:
             "All releases of a framework ran at the same time. In each of ",
             f"{latencies.rounds} rounds every one of them had its turn, in random order, and played ",
             f"{notation.plural(latencies.sessions, 'session')} of ", Code(latencies.environment),
-            f" with {notation.plural(latencies.turns, 'step')} each, one after the other, through its own server and client.",
+            f" with {notation.plural(latencies.turns, 'step')} each, one after the other, {own_way(release.framework for release in latencies.releases)}.",
         ),
         (
             "A ratio is the geometric mean over the rounds of the median of the release by the median of the default release, ",
@@ -184,12 +185,15 @@ def _rows(release: ReleaseLatency) -> list[tuple[Entry, ...]]:
             continue
         value, interval = notation.duration_with_interval(one.median_ns, one.low_ns, one.high_ns)
         ratio = one.ratio
+        told, lower, upper = (
+            ("", "", "") if ratio is None else ratio_texts(ratio.value, ratio.low, ratio.high)
+        )
         rows.append((
             Entry(release.stack, code=True),
             Entry(str(phase)),
             Entry(value, detail=interval),
             Entry(notation.count(one.n)),
-            Entry("" if ratio is None else f"{ratio.value:.3g}", detail="" if ratio is None else f"{ratio.low:.3g} to {ratio.high:.3g}"),
+            Entry(told, detail=f"{lower} to {upper}" if lower else ""),
             Entry("" if ratio is None else str(ratio.pairs)),
             Entry(_change(release, one), tone=_tone(one)),
         ))  # fmt: skip
@@ -216,7 +220,7 @@ def _tone(one: PhaseLatency) -> Tone:
 
 
 def _ratio(value: float, low: float, high: float) -> str:
-    return f"{value:.3g} [{low:.3g}, {high:.3g}]"
+    return "{} [{}, {}]".format(*ratio_texts(value, low, high))
 
 
 def _short(text: str) -> str:

@@ -39,7 +39,8 @@ def settings_report(run: Run) -> Report:
 
 def ratio_text(found: SettingRatio) -> str:
     """Write a ratio with its interval, and whether a difference was shown."""
-    text = f"{found.ratio:.3g} [{found.low:.3g}{notation.RANGE}{found.high:.3g}]"
+    value, interval = notation.ratio_with_interval(found.ratio, found.low, found.high)
+    text = f"{value} [{interval}]"
     return text if not found.low <= 1 <= found.high else f"{text}, no difference shown"
 
 
@@ -119,10 +120,10 @@ def _entry(found: SettingRatio | None) -> Entry:
     if found is None:
         return Entry("not measured", tone="muted")
     shown = not found.low <= 1 <= found.high
+    value, interval = notation.ratio_with_interval(found.ratio, found.low, found.high)
     return Entry(
-        f"{found.ratio:.3g}",
-        detail=f"{found.low:.3g}{notation.RANGE}{found.high:.3g}"
-        + ("" if shown else ", no difference shown"),
+        value,
+        detail=interval + ("" if shown else ", no difference shown"),
         tone="plain" if not shown else "good" if found.ratio < 1 else "bad",
     )
 

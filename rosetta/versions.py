@@ -14,10 +14,11 @@ import click
 
 from bench.index import released_versions
 from bench.machine import read_revision
-from bench.stacks import ROOT, Stack, all_stacks, find_stack, releases_of
+from bench.stacks import ROOT, Stack, adapter_names, all_stacks, find_stack, releases_of
 from bench.versions.bisection import (
     BisectionError,
     Trial,
+    Turn,
     between,
     bisect,
     state_of_promise,
@@ -28,13 +29,15 @@ from bench.versions.candidates import CandidateError, UnresolvedError, candidate
 from bench.versions.cells import Cell, Outcome
 from bench.versions.drift import drift_json
 from bench.versions.kept import CellStore
+from bench.versions.known import stray_failures
 from bench.versions.latencies import LATENCY_FILE, Latencies
 from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order, join_matrices
 from bench.versions.newest import Offer, differences, newest_offers
+from bench.versions.pieces import PieceError, check_piece
 from bench.versions.play import play_cells
 from canonical.catalogue import load_environment
 from rosetta.authorship import pointing_to_author
-from rosetta.console import FINDING, Console, output_options
+from rosetta.console import CANNOT_RUN, FINDING, Console, output_options
 from rosetta.options import out_folder_option
 
 KEPT = ROOT / "runs" / "versions"
@@ -55,7 +58,7 @@ PAGES = ("report.md", "index.html")
 )
 @click.option(
     "--release", "releases", multiple=True,
-    help="A release by its version or label, and no other; may be repeated. All that are supported when left out.",
+    help="A release by its version or label, or one of its targets by the label that the matrix shows, and no other; may be repeated. All that are supported when left out.",
 )  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Play every release, also those of which the outcome is kept.")
 @click.option(
@@ -104,7 +107,8 @@ def versions(
 
     Outcomes are kept under runs/versions: a second run plays only those of which the adapter, the environment, the pins or
     the suite has changed. With --candidate, releases are played that nobody supports yet. The exit code is 1 when one breaks
-    a promise, unless the adapter's known_failures.toml says so; with --newest, when one is not as the newest supported one.
+    a promise, unless the adapter's known_failures.toml says so, and when that speaks of a release that there is not; with
+    --newest, when one is not as the newest supported one. It is 3 when a candidate could not be tried.
     """
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
@@ -140,20 +144,31 @@ def versions(
             failing = {cell.stack for cell in cells if cell.outcome is Outcome.FAILS}
             _measure(console, folder, [one for one in stacks if one.label not in failing], plan, rounds)
     missing = _missing(matrix) if joined else []
+    stray = stray_failures({cell.framework for cell in matrix.cells} & set(adapter_names()))
     text = write_matrix(folder, matrix)
     console.result(
         "\n".join(
-            [text, *(f"{one}: missing" for one in missing), "", *(str(folder / name) for name in PAGES)]
+            [
+                text,
+                *(f"{one}: missing" for one in missing),
+                *stray,
+                "",
+                *(str(folder / name) for name in PAGES),
+            ]
         ),
         {
             **matrix.model_dump(mode="json"),
             "drift": drift_json(matrix.cells),
             "missing": missing,
+            "stray_known_failures": stray,
             "pages": [str(folder / name) for name in PAGES],
         },
     )
-    if missing or not all(cell.outcome.good for cell in matrix.cells):
+    if missing or stray or not all(cell.outcome.good for cell in matrix.cells):
         sys.exit(FINDING)
+    # A gate that could not look at what it guards is not passed.
+    if candidates and not all(cell.outcome.tried for cell in matrix.cells):
+        sys.exit(CANNOT_RUN)
 
 
 def write_matrix(folder: Path, matrix: Matrix) -> str:
@@ -243,7 +258,7 @@ def _missing(matrix: Matrix) -> list[str]:
 
 def _tell_newest(console: Console, stacks: list[Stack], plan: _Plan) -> None:
     """Say of each package whether there is a newer release, and what it shows otherwise than the newest supported one."""
-    lines, values, is_found = [], [], False
+    lines, values, is_found, is_tried = [], [], False, True
     for offer in newest_offers(stacks):
         name, supported = offer.package, offer.supported.release.version
         value: dict[str, Any] = {
@@ -258,6 +273,7 @@ def _tell_newest(console: Console, stacks: list[Stack], plan: _Plan) -> None:
             continue
         found = _beside_supported(console, offer, plan, value)
         is_found = is_found or bool(found)
+        is_tried = is_tried and value["outcome"] != Outcome.NO_INTERPRETER
         value["differences"] = found
         head = f"{name}: {offer.version} is newer than {supported}, the newest supported one"
         lines.append(f"{head}, and {'differs:' if found else 'nothing differs'}{value.get('note', '')}")
@@ -265,6 +281,8 @@ def _tell_newest(console: Console, stacks: list[Stack], plan: _Plan) -> None:
     console.result("\n".join(lines), values)
     if is_found:
         sys.exit(FINDING)
+    if not is_tried:
+        sys.exit(CANNOT_RUN)
 
 
 def _beside_supported(console: Console, offer: Offer, plan: _Plan, value: dict[str, Any]) -> list[str]:
@@ -283,17 +301,17 @@ def _beside_supported(console: Console, offer: Offer, plan: _Plan, value: dict[s
 
 
 def _stacks(frameworks: tuple[str, ...], releases: tuple[str, ...]) -> list[Stack]:
-    named = [one for name in frameworks for one in releases_of(name, older=True)] or all_stacks(older=True)
+    owned = [one for name in frameworks for one in releases_of(name, older=True)] or all_stacks(older=True)
+    named = [target for one in owned for target in one.per_target()]
     for wanted in releases:
         if not any(wanted in _names(one) for one in named):
-            known = ", ".join(sorted({one.release.label for one in named}))
+            known = ", ".join(sorted({name for one in named for name in (one.release.label, one.label)}))
             raise click.BadParameter(f"there is no {wanted!r}; there are {known}", param_hint="'--release'")
-    chosen = [one for one in named if not releases or _names(one) & set(releases)]
-    return list({target.label: target for one in chosen for target in one.per_target()}.values())
+    return list({one.label: one for one in named if not releases or _names(one) & set(releases)}.values())
 
 
 def _names(stack: Stack) -> set[str]:
-    return {stack.release.label, stack.release.version}
+    return {stack.label, stack.release.label, stack.release.version}
 
 
 def _candidates(candidates: tuple[str, ...]) -> list[Stack]:
@@ -342,7 +360,18 @@ def bisect_releases(
     """Find the release of FRAMEWORK that changed a piece, between one that is good and one that is bad."""
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
-    name = package or find_stack(framework).release.package
+    stack = find_stack(framework)
+    packages = {one.release.package for one in releases_of(framework, older=True)}
+    name = package or stack.release.package
+    if name not in packages:
+        known = ", ".join(sorted(packages))
+        raise click.BadParameter(
+            f"{name} is no package of {stack.facts.title}; there are {known}", param_hint="'--package'"
+        )
+    try:
+        check_piece(piece, stack, environment)
+    except PieceError as error:
+        raise click.BadParameter(str(error), param_hint="'--piece'") from error
     kind, _, symbol = piece.partition(":")
     pins = KEPT / "candidates"
     if kind == "symbol":
@@ -356,7 +385,9 @@ def bisect_releases(
         console.say(f"{len(chosen)} releases of {name} from {good} to {bad}")
 
         def tell(trial: Trial) -> None:
-            console.say(f"{name} {trial.version}: {trial.state}")
+            console.say(
+                f"{name} {trial.version}: {trial.state if trial.tried else f'skipped, {trial.reason}'}"
+            )
 
         begun = time.monotonic()
         turn = asyncio.run(bisect(chosen, state, tell))
@@ -365,18 +396,30 @@ def bisect_releases(
     seconds = time.monotonic() - begun
     tried = f"{len(turn.trials)} of {len(chosen)} releases tried, {seconds:.0f} s"
     console.result(
-        "\n".join(
-            [f"{name} {turn.first.version} changed it ({tried})", *_told(turn.last), *_told(turn.first)]
-        ),
+        turn_text(name, turn, tried),
         {
             "package": name,
             "piece": piece,
             "last": asdict(turn.last),
             "first": asdict(turn.first),
+            "untried": [asdict(one) for one in turn.untried],
             "trials": [asdict(one) for one in turn.trials],
             "seconds": round(seconds, 1),
         },
     )
+    if turn.untried:
+        sys.exit(CANNOT_RUN)
+
+
+def turn_text(package: str, turn: Turn, tried: str) -> str:
+    """Write where a piece of a package changed, with how much was tried for it."""
+    if turn.untried:
+        among = f"between {turn.last.version} and {turn.first.version}"
+        could_not = [f"{one.version} could not be tried ({one.reason})" for one in turn.untried]
+        head = f"{package} changed it {among}: {'; '.join(could_not)} ({tried})"
+    else:
+        head = f"{package} {turn.first.version} changed it ({tried})"
+    return "\n".join([head, *_told(turn.last), *_told(turn.first)])
 
 
 def _told(trial: Trial) -> list[str]:

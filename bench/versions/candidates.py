@@ -32,11 +32,13 @@ def candidate_stack(candidate: str, folder: Path) -> Stack:
         folder: Where the pins are kept.
 
     Raises:
-        CandidateError: It is neither, or its package belongs to no framework.
+        CandidateError: It is neither, is a file of another kind, or its package belongs to no framework.
         UnresolvedError: It cannot be installed with what the adapter needs.
         StackError: uv is not installed.
     """
     wheel = Path(candidate) if candidate.endswith(".whl") else None
+    if wheel is None and Path(candidate).exists():
+        raise CandidateError(f"{candidate} is no wheel; a wheel is a file whose name ends with .whl")
     package, version = _of_wheel(wheel) if wheel else _of_requirement(candidate)
     like = _like(package, version)
     requirement = f"{package} @ {wheel.resolve().as_uri()}" if wheel else f"{package}=={version}"
@@ -68,7 +70,7 @@ def _of_requirement(text: str) -> tuple[str, str]:
     except InvalidRequirement as error:
         raise CandidateError(f"{text!r} is neither package==version nor the path of a wheel") from error
     exact = [one.version for one in wanted.specifier if one.operator == "=="]
-    if len(exact) != 1 or len(wanted.specifier) != 1:
+    if len(exact) != 1 or len(wanted.specifier) != 1 or exact[0].endswith("*"):
         raise CandidateError(f"{text!r} names no single release; write {wanted.name}==<version>")
     return canonicalize_name(wanted.name), exact[0]
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bench.stacks import Stack, adapters_folder
-from bench.versions.cells import Finding
+from bench.stacks import Stack, adapters_folder, releases_of
+from bench.versions.cells import Finding, place_in
 
 
 class KnownFailuresError(ValueError):
@@ -54,6 +54,23 @@ def known_failures(stack: Stack) -> tuple[KnownFailure, ...]:
     return tuple(one for one in read_known_failures(path) if one.release == stack.label)
 
 
+def stray_failures(adapters: Iterable[str]) -> list[str]:
+    """Return what is wrong with entries of releases that the `adapter.toml` of some adapters does not have, in words.
+
+    Raises:
+        KnownFailuresError: A file is malformed.
+    """
+    told = []
+    for name in sorted(set(adapters)):
+        labels = {one.label: None for stack in releases_of(name, older=True) for one in stack.per_target()}
+        told += [
+            f"{name}/known_failures.toml: {one.test!r} is of no release of adapter.toml; there are {', '.join(labels)}"
+            for one in read_known_failures(adapters_folder() / name / "known_failures.toml")
+            if one.release not in labels
+        ]
+    return told
+
+
 def read_known_failures(path: Path) -> tuple[KnownFailure, ...]:
     """Return everything that a file says.
 
@@ -67,9 +84,7 @@ def read_known_failures(path: Path) -> tuple[KnownFailure, ...]:
         raise KnownFailuresError(f"{path}: {error}") from error
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-        raise KnownFailuresError(
-            f"{path}: known: {'.'.join(map(str, detail['loc']))}: {detail['msg']}"
-        ) from error
+        raise KnownFailuresError(f"{path}: known: {place_in(detail['loc'])}{detail['msg']}") from error
 
 
 def judge(

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from bench.machine import Machine, Pressure, Stretch
 from bench.samples import Phase
+from bench.versions.cells import place_in
 
 LATENCY_FILE = "latency.json"
 
@@ -150,7 +151,7 @@ class Latencies(_Part):
             raise LatencyError(f"{path}: {error.strerror}") from error
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
-            raise LatencyError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+            raise LatencyError(f"{path}: {place_in(detail['loc'])}{detail['msg']}") from error
 
     def by_framework(self) -> Iterator[tuple[str, list[ReleaseLatency]]]:
         """Yield each framework's title with its releases, in their order."""

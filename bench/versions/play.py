@@ -22,6 +22,9 @@ from bench.versions.known import judge, known_failures
 from bench.versions.symbols import states, symbols_of
 from canonical.adapter import SessionError
 
+_GRACE_S = 0.05
+"""What ended a process of ours may be about to end this one, too, in which case the release is not to blame."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conformed:
@@ -135,10 +138,12 @@ async def play_cell(
     try:
         await asyncio.to_thread(build_stack, stack, imports=False)
     except StackError as error:
+        await asyncio.sleep(_GRACE_S)
         return cell(Outcome.NOT_INSTALLABLE, reason=str(error))
     try:
         seen = await conform(stack, environment, episodes, seed, on_progress)
     except WorkerError as error:
+        await asyncio.sleep(_GRACE_S)
         finding = Finding(promise="the adapter works with the release", difference=str(error))
         return cell(Outcome.FAILS, findings=(finding,))
     result = seen.result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from bench.stats import ratio_texts
 from reports.charts.axes import number_ticks
 from reports.charts.drawing import WIDTHS, Drawing, Shape, canvas, draw, ink, place
 
@@ -72,7 +73,7 @@ def _ratios(shape: Shape, rows: Sequence[Comparison]) -> Figure:
             markerfacecolor=colour if shown else ink("paper"),
             markeredgewidth=1.8,
         )
-        numbers = f"{row.value:.3g} [{row.low:.3g}, {row.high:.3g}]"
+        numbers = "{} [{}, {}]".format(*ratio_texts(row.value, row.low, row.high))
         if narrow:
             box = {"facecolor": ink("paper"), "edgecolor": "none", "pad": 2.0}
             axes.text(

@@ -4,45 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from bench.conformance import ConformanceResult, Divergence
+import canonical
+from bench.conformance import TOUCHSTONE, ConformanceResult, Divergence
 from bench.relay import Piece
 from bench.stacks import (
     Candidate,
     Stack,
     StackError,
+    adapter_names,
     adapters_folder,
     all_stacks,
     find_python,
     find_stack,
     releases_of,
 )
+from bench.versions import bisection
+from bench.versions import known as knowing
 from bench.versions import play as playing
-from bench.versions.bisection import BisectionError, Seen, between, bisect
-from bench.versions.candidates import CandidateError, candidate_stack
+from bench.versions.bisection import (
+    BisectionError,
+    Seen,
+    State,
+    Trial,
+    Turn,
+    UntriedEndError,
+    between,
+    bisect,
+    state_of_promise,
+    state_of_symbol,
+)
+from bench.versions.candidates import CandidateError, UnresolvedError, candidate_stack
 from bench.versions.cells import Cell, Finding, Frame, Outcome, SymbolState
 from bench.versions.drift import FrameChange, Shift, changes, drift_json, drifts, frame_changes
 from bench.versions.frames import VARIES, read_frames, steady
-from bench.versions.kept import CellStore, cell_key
-from bench.versions.known import KnownFailure, KnownFailuresError, judge, known_failures, read_known_failures
+from bench.versions.kept import CellStore, cell_key, suite_files
+from bench.versions.known import (
+    KnownFailure,
+    KnownFailuresError,
+    judge,
+    known_failures,
+    read_known_failures,
+    stray_failures,
+)
 from bench.versions.matrix import MATRIX_FILE, Matrix, MatrixError, in_order, join_matrices
 from bench.versions.newest import differences, newest_offers
+from bench.versions.pieces import PieceError, check_piece
 from bench.versions.play import Conformed, play_cell, play_cells
 from bench.versions.symbols import symbols_of
+from canonical.catalogue import definition_path, load_environment
 from reports.page import markdown, page
 from reports.versions import differing_parts, matrix_report, matrix_text
+from rosetta import versions as command
+from rosetta.versions import turn_text
 
 WHEN = datetime(2026, 11, 29, 12, tzinfo=UTC)
 STACK = find_stack("gem")
+
+
+FINDINGS = (Finding(promise="stepping: rewards are exact", difference="0 and 1"),)
 
 
 def cell(version: str = "1.0", **further: object) -> Cell:
@@ -81,8 +112,121 @@ def test_bisection_refuses_ends_that_do_not_differ() -> None:
 
     with pytest.raises(BisectionError, match=r"1\.0 and 1\.2 do not differ: the same"):
         asyncio.run(bisect(["1.0", "1.1", "1.2"], state))
-    with pytest.raises(BisectionError, match="are the same"):
+    with pytest.raises(BisectionError, match=r"are the same, 1\.0"):
         asyncio.run(bisect(["1.0"], state))
+
+
+@given(st.integers(3, 60), st.data())
+def test_bisection_goes_round_releases_that_cannot_be_tried_and_blames_none_of_them(
+    count: int, data: st.DataObject
+) -> None:
+    turn = data.draw(st.integers(1, count - 1))
+    broken = data.draw(st.sets(st.integers(1, count - 2)))
+
+    async def state(version: str) -> Seen:
+        number = int(version)
+        if number in broken:
+            return Seen("not installable", "no wheel", tried=False)
+        return Seen("old" if number < turn else "new")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bisection, "_GRACE_S", 0)
+        found = asyncio.run(bisect([str(number) for number in range(count)], state))
+    last = max(number for number in range(turn) if number not in broken)
+    first = min(number for number in range(turn, count) if number not in broken)
+    assert (found.last.version, found.first.version) == (str(last), str(first))
+    assert [one.version for one in found.untried] == [str(number) for number in range(last + 1, first)]
+    assert len({one.version for one in found.trials}) == len(found.trials)
+
+
+def test_an_end_that_cannot_be_tried_is_no_answer() -> None:
+    async def state(version: str) -> Seen:
+        return Seen("its probe fails", "it hangs", tried=version != "1.2")
+
+    with pytest.raises(UntriedEndError, match=r"1\.2 is an end, .*\(its probe fails: it hangs\)"):
+        asyncio.run(bisect(["1.0", "1.1", "1.2"], state))
+
+
+def test_what_was_not_narrowed_down_is_said_as_a_range_with_the_reason() -> None:
+    last, middle, first = (
+        Trial("1.0", "old"), Trial("1.1", "not installable", "no wheel", tried=False), Trial("1.2", "new"),
+    )  # fmt: skip
+    told = turn_text("gem-llm", Turn(last, first, (last, first, middle), (middle,)), "3 of 3 releases tried")
+    assert told.startswith(
+        "gem-llm changed it between 1.0 and 1.2: 1.1 could not be tried (not installable: no wheel) (3 of 3"
+    )
+    assert turn_text("gem-llm", Turn(last, first, ()), "all").startswith("gem-llm 1.2 changed it (all)")
+
+
+def test_an_interruption_is_not_told_as_a_release_that_cannot_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object) -> Stack:
+        signal.raise_signal(signal.SIGINT)
+        raise UnresolvedError("uv was ended")
+
+    monkeypatch.setattr(bisection, "candidate_stack", ended)
+    told: list[Trial] = []
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(bisect(["1.0", "1.1"], state_of_symbol("gem-llm", "gem:make", tmp_path), told.append))
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "promise", "tried"),
+    [
+        (cell(outcome=Outcome.NOT_INSTALLABLE, reason="no wheel"), "", False),
+        (cell(outcome=Outcome.NO_INTERPRETER, reason="no Python"), "feature:snapshot", False),
+        (cell(outcome=Outcome.FAILS, episodes=0, findings=FINDINGS), "another", False),
+        (cell(outcome=Outcome.FAILS, episodes=0, findings=FINDINGS), "", True),
+        (cell(outcome=Outcome.FAILS, findings=FINDINGS), "rewards", True),
+        (cell(), "", True),
+    ],
+)
+def test_a_release_that_played_nothing_says_nothing_of_a_promise(
+    seen: Cell, promise: str, tried: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(*_: object, **__: object) -> Cell:
+        return seen
+
+    monkeypatch.setattr(bisection, "candidate_stack", lambda *_: STACK)
+    monkeypatch.setattr(bisection, "play_cell", play)
+    state = state_of_promise("gem-llm", promise, tmp_path, environment="wordle", episodes=1, seed=0)
+    assert asyncio.run(_seen(state)).tried is tried
+
+
+async def _seen(state: State) -> Seen:
+    return await state("0.1.0")
+
+
+@pytest.mark.parametrize(
+    ("piece", "words"),
+    [
+        (
+            "symbol:gem.core.Env",
+            r"names no symbol; write symbol:<module>:<name>, such as one of .*gem\.core:Env",
+        ),
+        ("symbol:", "names no symbol"),
+        ("feature:magic", "there is no feature 'magic'; there are seeded_reset, .*snapshot"),
+        ("trouble:none", "there is no trouble of GEM 'none'; there are a_seeded_reset"),
+        ("sybmol:gem.core:Env", r"no kind of piece 'sybmol'(?s:.)*wordle / solved: "),
+        ("no such promise", "no promise has 'no such promise' in it"),
+    ],
+)
+def test_a_piece_that_nothing_has_is_refused_before_anything_is_installed(piece: str, words: str) -> None:
+    with pytest.raises(PieceError, match=words):
+        check_piece(piece, STACK, "wordle")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "", "symbol:gem.core:Env.spawn", "feature:snapshot", "trouble:a_wrapped_environment_cannot_be_spawned",
+        "budget", "touchstone / images", "feature snapshot: is declared native", "wordle / fuzz-0-17: Any actions",
+    ],
+)  # fmt: skip
+def test_a_piece_that_a_release_can_have_is_taken(piece: str) -> None:
+    check_piece(piece, STACK, "wordle")
 
 
 def test_releases_between_two_are_in_the_direction_that_was_asked_for() -> None:
@@ -91,9 +235,10 @@ def test_releases_between_two_are_in_the_direction_that_was_asked_for() -> None:
     assert between(versions, "1.0", "0.10") == ["1.0", "0.11", "0.10"]
     with pytest.raises(BisectionError, match=r"there is no release 0\.8; there are 0\.9, 0\.10, 0\.11, 1\.0"):
         between(versions, "0.8", "1.0")
-
-
-FINDINGS = (Finding(promise="stepping: rewards are exact", difference="0 and 1"),)
+    with pytest.raises(BisectionError, match=r"there is no release abc; there are 0\.9"):
+        between(versions, "abc", "1.0")
+    with pytest.raises(BisectionError, match=r"are the same, 0\.10; name two"):
+        between(versions, "0.10", "0.10.0")
 
 
 def known(promise: str) -> KnownFailure:
@@ -110,16 +255,28 @@ def test_a_known_failure_is_no_finding_and_one_that_passes_is() -> None:
     assert [one.promise for one in new] == ["stepping: rewards are exact", "resetting"]
 
 
-@pytest.mark.parametrize(
-    "folder",
-    sorted(path.parent for path in adapters_folder().glob("*/adapter.toml")),
-    ids=lambda one: one.name,
-)
-def test_every_known_failure_is_of_a_supported_release(folder: Path) -> None:
-    labels = {
-        target.label for one in releases_of(folder.name, older=True) for target in [one, *one.per_target()]
-    }
-    assert {one.release for one in read_known_failures(folder / "known_failures.toml")} <= labels
+def test_every_known_failure_is_of_a_supported_release() -> None:
+    assert stray_failures(adapter_names()) == []
+
+
+def test_a_known_failure_of_a_release_that_there_is_not_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = [target.label for one in releases_of("verifiers", older=True) for target in one.per_target()]
+    # Of a release with targets each target is a cell, and the release alone is none.
+    bare = next(one.label for one in releases_of("verifiers", older=True) if one.label not in labels)
+    wrong = [f"{bare}: x", "verifiers-9.9: x"]
+    rows = [
+        f'[[known]]\ntest = "{one}"\nkind = "ours"\nreason = "r"\n' for one in [f"{labels[0]}: x", *wrong]
+    ]
+    (tmp_path / "verifiers").mkdir()
+    (tmp_path / "verifiers" / "known_failures.toml").write_text("".join(rows), encoding="utf-8")
+    stacks = releases_of("verifiers", older=True)
+    monkeypatch.setattr(knowing, "adapters_folder", lambda: tmp_path)
+    monkeypatch.setattr(knowing, "releases_of", lambda _name, **_: stacks)
+    told = stray_failures(["verifiers"])
+    assert [one.partition(" is of no release")[0].partition(": ")[2] for one in told] == [*map(repr, wrong)]
+    assert labels[0] in told[0]
 
 
 def test_a_file_of_known_failures_that_is_malformed_says_where(tmp_path: Path) -> None:
@@ -154,6 +311,55 @@ def test_a_key_depends_on_release_environment_and_plan_and_on_nothing_else() -> 
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
     assert key() == keys[0]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "words/answers.txt",
+        "tasks/train/one/task.yaml",
+        "scenarios.yaml",
+        "tasks/train/one/fix.patch",
+        "search.py",
+    ],
+)
+def test_a_key_sees_every_file_of_the_environment_but_for_what_is_not_played(
+    tmp_path: Path, file: str
+) -> None:
+    source = definition_path(load_environment(str(TOUCHSTONE)))
+    (tmp_path / "environment.py").write_bytes(source.read_bytes())
+
+    def key() -> str:
+        return cell_key(STACK, str(tmp_path), episodes=1, seed=0)
+
+    keys = [key()]
+    for content in ("one", "two"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(content, encoding="utf-8")
+        keys.append(key())
+    assert len(set(keys)) == 3
+    for aside in ("golden/episodes.jsonl", "__pycache__/environment.pyc"):
+        (tmp_path / aside).parent.mkdir()
+        (tmp_path / aside).write_text("x", encoding="utf-8")
+    assert key() == keys[-1]
+
+
+def test_a_key_sees_the_core_in_all_its_folders_and_whatever_plays() -> None:
+    seen = {file.relative_to(root.parent).as_posix() for root, files in suite_files() for file in files}
+    assert {
+        "canonical/grading/grade.py", "canonical/sandbox/local/inside/serve.py", "canonical/episode.py", "bench/workloads.py",
+        "bench/samples.py", "bench/conformance.py", "bench/scenarios.yaml", "bench/versions/frames.py", "bench/versions/known.py",
+        "bench/worker/service.py", "bench/touchstone/environment.py", "bench/touchstone/scenarios.yaml",
+    } <= seen  # fmt: skip
+    assert not {
+        one for one in seen if "environments/" in one or "golden/" in one or one.startswith("bench/load")
+    }
+    core = Path(canonical.__file__).parent
+    assert {
+        f"canonical/{one.relative_to(core).as_posix()}"
+        for one in core.rglob("*.py")
+        if "environments" not in one.relative_to(core).parts
+    } <= seen
 
 
 def test_what_is_kept_is_not_played_again_and_a_release_without_its_interpreter_says_how_to_get_it(
@@ -243,6 +449,9 @@ def test_names_that_the_adapter_imports_from_its_framework_are_watched(name: str
         ("nothing-of-ours==1.0", "is the package of no framework; there are gem-llm, nemo-gym"),
         ("gem-llm", "names no single release; write gem-llm==<version>"),
         ("gem-llm>=0.1", "names no single release"),
+        ("gem-llm==0.1.*", "names no single release"),
+        ("README.md", r"README\.md is no wheel"),
+        ("tests", "tests is no wheel"),
         ("gem-llm==", "neither package==version nor the path of a wheel"),
         ("missing-1.0-py3-none-any.whl", "there is no file missing"),
     ],
@@ -297,6 +506,9 @@ def test_a_matrix_is_read_as_it_was_written_and_a_broken_file_says_where(tmp_pat
     assert Matrix.read(path) == matrix(cell())
     path.write_text('{"cells": []}', encoding="utf-8")
     with pytest.raises(MatrixError, match=r"versions\.json: environment: Field required"):
+        Matrix.read(path)
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(MatrixError, match=r"versions\.json: Invalid JSON"):
         Matrix.read(path)
     with pytest.raises(MatrixError, match="No such file"):
         Matrix.read(tmp_path / "none.json")
@@ -497,3 +709,64 @@ def test_what_a_newer_release_shows_otherwise_is_said_in_words() -> None:
     assert differences(before, gone) == [
         "outcome: passes in 1.0, not installable in 1.1", "do not go together",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome.PASSES, 0), (Outcome.KNOWN, 0), (Outcome.FAILS, 1),
+        (Outcome.NOT_INSTALLABLE, 3), (Outcome.NO_INTERPRETER, 3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_candidate", [True, False])
+def test_a_gate_passes_no_candidate_that_could_not_be_tried(
+    outcome: Outcome, code: int, is_candidate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "candidate_stack", lambda *_: STACK)
+    monkeypatch.setattr(command, "_play", lambda *_: [cell(outcome=outcome)])
+    monkeypatch.setattr(command, "write_matrix", lambda *_: "")
+    asked = ["--candidate", "gem-llm==1.0"] if is_candidate else ["--release", STACK.label]
+    done = CliRunner().invoke(command.versions, [*asked, "--out", str(tmp_path / "out")])
+    # Of supported releases, what cannot be tried here is no finding.
+    assert done.exit_code == (code if is_candidate or code != 3 else 0), done.output
+
+
+def test_a_known_failure_of_no_release_fails_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_play", lambda *_: [cell()])
+    monkeypatch.setattr(command, "write_matrix", lambda *_: "")
+    monkeypatch.setattr(command, "stray_failures", lambda _: ["gem/known_failures.toml: of no release"])
+    done = CliRunner().invoke(command.versions, ["--release", STACK.label, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "of no release" in done.output
+
+
+@pytest.mark.parametrize(
+    ("wanted", "played"),
+    [
+        ("verifiers-0.3.1-taskset", ["verifiers-0.3.1-taskset"]),
+        ("gem-llm-0.1.0", ["gem-llm-0.1.0"]),
+        ("verifiers-0.3.1", [one.label for one in find_stack("verifiers", "0.3.1").per_target()]),
+    ],
+)
+def test_a_release_is_named_by_the_label_that_the_matrix_shows(
+    wanted: str, played: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def play(_console: object, stacks: list[Stack], *_: object) -> list[Cell]:
+        asked.extend(one.label for one in stacks)
+        return [cell()]
+
+    monkeypatch.setattr(command, "_play", play)
+    monkeypatch.setattr(command, "write_matrix", lambda *_: "")
+    done = CliRunner().invoke(command.versions, ["--release", wanted, "--out", str(tmp_path / "out")])
+    assert (done.exit_code, asked) == (0, played), done.output
+
+
+def test_the_report_says_which_frameworks_have_no_server() -> None:
+    without = markdown(matrix_report(matrix(cell())))
+    assert "or in one process where there is no server (GEM has none)" in without
+    served = markdown(matrix_report(matrix(cell(framework="openenv", title="OpenEnv"))))
+    assert "through its own server and client; the seed" in served

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bench.machine import Machine, Pressure
 from bench.samples import Phase
+from bench.stats import ratio_texts
 from bench.versions.cells import Cell, Outcome
 from bench.versions.latencies import (
     LATENCY_FILE,
@@ -21,6 +22,8 @@ from bench.versions.latencies import (
     ReleaseLatency,
 )
 from bench.versions.matrix import Matrix
+from reports.document import Report
+from reports.page import markdown
 from reports.release_latency import FIGURE, latency_banners, latency_section, latency_summary, latency_text
 from reports.versions import render_matrix
 
@@ -135,3 +138,33 @@ def test_latencies_are_read_as_they_were_written_and_a_broken_file_says_where(tm
         Latencies.read(path)
     with pytest.raises(LatencyError, match="No such file"):
         Latencies.read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ((0.924, 0.855, 0.99968), ("0.924", "0.855", "0.9997")),
+        ((1.05, 1.0000004, 1.1), ("1.05", "1.0000004", "1.1")),
+        ((0.97, 0.95, 0.98), ("0.97", "0.95", "0.98")),
+        # Where the interval holds 1 nothing is decided by it.
+        ((0.99968, 0.9, 1.0004), ("1", "0.9", "1")),
+    ],
+)
+def test_no_end_of_an_interval_that_leaves_out_1_is_written_as_1(
+    ends: tuple[float, float, float], told: tuple[str, str, str]
+) -> None:
+    assert ratio_texts(*ends) == told
+    found = latencies().model_copy(update={"releases": (release("0.8.0", phase(Phase.STEP, 8e5, ends)),)})
+    assert f"ratio {told[0]} [{told[1]}, {told[2]}]" in latency_text(found)
+    assert f"{told[0]} ({told[1]} to {told[2]})" in markdown(
+        Report("r", "", (), (), (latency_section(found),))
+    )
+
+
+@given(st.lists(st.floats(1e-3, 1e3) | st.floats(0.99, 1.01), min_size=3, max_size=3))
+def test_a_written_interval_leaves_out_1_exactly_when_the_measured_one_does(
+    numbers: list[float],
+) -> None:
+    low, value, high = sorted(numbers)
+    _, lower, upper = map(float, ratio_texts(value, low, high))
+    assert (lower <= 1 <= upper) == (low <= 1 <= high)
