@@ -110,6 +110,24 @@ def test_asking_for_a_random_action_changes_nothing():
     assert asyncio.run(run(asks=True)) == asyncio.run(run(asks=False))
 
 
+def test_suggested_actions_differ_and_do_not_follow_what_the_game_has_drawn():
+    """GuessTheNumber draws its number as it draws a random guess: with one seed for both, each first guess would be right."""
+
+    async def run():
+        async with lifted("game:GuessTheNumber-v0-random", LiftOptions(tasks=16)) as source:
+            firsts, solved = [], 0
+            for seed in range(16):
+                async with source.connect() as session:
+                    await session.open(f"train/{seed}", 0)
+                    firsts += [await session.suggest(), await session.suggest()]
+                    solved += (await session.step(firsts[-2])).reward == 1.0
+            return firsts, solved
+
+    firsts, solved = asyncio.run(run())
+    assert len(set(firsts)) > 8
+    assert solved < 8
+
+
 def test_what_was_compiled_is_lifted_too():
     async def run():
         async with lifted("compiled:wordle", LiftOptions(tasks=8)) as source:
