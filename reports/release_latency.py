@@ -23,7 +23,7 @@ from reports.document import (
     Table,
     Tone,
 )
-from reports.wording import describe_commit, describe_machine, own_way
+from reports.wording import OWN_WAY, describe_commit, describe_machine
 
 FIGURE = "latency-releases"
 _PHASES = (Phase.STEP, Phase.CONNECT)
@@ -87,7 +87,7 @@ def _how(latencies: Latencies) -> Bullets:
             "All releases of a framework ran at the same time. In each of ",
             f"{latencies.rounds} rounds every one of them had its turn, in random order, and played ",
             f"{notation.plural(latencies.sessions, 'session')} of ", Code(latencies.environment),
-            f" with {notation.plural(latencies.turns, 'step')} each, one after the other, {own_way(release.framework for release in latencies.releases)}.",
+            f" with {notation.plural(latencies.turns, 'step')} each, one after the other, {OWN_WAY}.",
         ),
         (
             "A ratio is the geometric mean over the rounds of the median of the release by the median of the default release, ",

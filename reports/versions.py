@@ -27,7 +27,7 @@ from reports.document import (
 from reports.page import markdown, page
 from reports.release_latency import latency_banners, latency_section, latency_summary
 from reports.render import MARKDOWN, PAGE, RenderedReport, figure_files
-from reports.wording import own_way
+from reports.wording import OWN_WAY
 
 _TONES: dict[Outcome, Tone] = {
     Outcome.PASSES: "good",
@@ -111,7 +111,7 @@ def _legend(matrix: Matrix) -> Section:
                     (
                         f"Each release was installed in an environment of its own and played at least {matrix.episodes} episodes of ",
                         Code(matrix.environment),
-                        f", and a quarter as many of the touchstone, {own_way(cell.framework for cell in matrix.cells)}; the seed was {matrix.seed}. Compared is ",
+                        f", and a quarter as many of the touchstone, {OWN_WAY}; the seed was {matrix.seed}. Compared is ",
                         "every observation, reward and ending, as conformance does.",
                     ),
                     (

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from bench.records import StoppedBy
-from bench.stacks import adapter_names, find_stack
 from bench.stats import TooSmall
 from reports import notation
 from reports.document import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from bench.machine import Machine
     from bench.records import Ceiling
@@ -39,23 +38,10 @@ STOPPED_BY: Final[Mapping[StoppedBy, str]] = {
 if set(STOPPED_BY) != set(get_args(StoppedBy)):
     raise AssertionError("a reason to stop has no words")
 
+OWN_WAY: Final = "through its own server and client, or in one process where the framework has no server"
+"""Through what a release is played."""
+
 _WORKLOAD_WORDS: Final = ("turns", "tool_ns", "tool_kind", "think_ns", "spread_ns", "arrival")
-
-
-def own_way(frameworks: Iterable[str]) -> str:
-    """Say through what frameworks play, as the end of a sentence, with the titles of those that have no server.
-
-    Args:
-        frameworks: Folder names of adapters; one that is not here is taken to have a server.
-    """
-    own = set(frameworks) & set(adapter_names())
-    facts = [find_stack(name).facts for name in sorted(own)]
-    titles = [one.title for one in facts if one.kind == "in_process"]
-    if not titles:
-        return "through its own server and client"
-    listed = f"{', '.join(titles[:-1])} and {titles[-1]}" if len(titles) > 1 else titles[0]
-    verb = "have" if len(titles) > 1 else "has"
-    return f"through its own server and client, or in one process where there is no server ({listed} {verb} none)"
 
 
 def describe_workload(workload: Mapping[str, Any]) -> str:

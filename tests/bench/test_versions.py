@@ -167,8 +167,13 @@ def test_an_interruption_is_not_told_as_a_release_that_cannot_be_installed(
 
     monkeypatch.setattr(bisection, "candidate_stack", ended)
     told: list[Trial] = []
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(bisect(["1.0", "1.1"], state_of_symbol("gem-llm", "gem:make", tmp_path), told.append))
+    # What is started in the background is started with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(bisect(["1.0", "1.1"], state_of_symbol("gem-llm", "gem:make", tmp_path), told.append))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert told == []
 
 
@@ -339,7 +344,7 @@ def test_a_key_sees_every_file_of_the_environment_but_for_what_is_not_played(
         keys.append(key())
     assert len(set(keys)) == 3
     for aside in ("golden/episodes.jsonl", "__pycache__/environment.pyc"):
-        (tmp_path / aside).parent.mkdir()
+        (tmp_path / aside).parent.mkdir(exist_ok=True)
         (tmp_path / aside).write_text("x", encoding="utf-8")
     assert key() == keys[-1]
 
