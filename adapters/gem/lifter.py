@@ -46,10 +46,10 @@ _MAX_THREADS = 32
 class LiftedSession:
     """Be one environment object of GEM, as it is."""
 
-    def __init__(self, env: Any, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, env: Any, threads: ThreadPoolExecutor, generators: OwnGenerators) -> None:
         self._env = env
         self._threads = threads
-        self._generators = OwnGenerators()
+        self._generators = generators
         self._sampler = OwnGenerators(0)
         self._shown: JSON = None
         self._total = 0.0
@@ -146,11 +146,13 @@ class LiftedSource:
         Raises:
             SessionError: It cannot be made.
         """
+        generators = OwnGenerators()
         try:
-            env = await asyncio.get_running_loop().run_in_executor(self.threads, self.make)
+            # Games draw when they are made, too, and would draw from the generators of whoever plays meanwhile.
+            env = await asyncio.get_running_loop().run_in_executor(self.threads, generators.run, self.make)
         except Exception as error:
             raise SessionError(f"gem.make failed: {type(error).__name__}: {error}") from error
-        session = LiftedSession(env, self.threads)
+        session = LiftedSession(env, self.threads, generators)
         try:
             yield session
         finally:

@@ -70,6 +70,7 @@ def test_turns_that_run_out_cut_the_episode_off():
     [
         ("game:Game2048-v0-easy", ["up", "left", "down"]),
         ("game:GuessTheNumber-v0-random", [str(number) for number in range(1, 21)]),
+        ("game:Sokoban-v0-easy", ["up", "left", "down", "right"]),
     ],
 )
 def test_interleaved_sessions_of_games_that_share_global_generators_show_what_each_shows_alone(game, choices):
