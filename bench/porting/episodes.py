@@ -113,11 +113,17 @@ class RawEpisode:
     total: float | None
 
 
-def reaches(action: Action, facts: SourceFacts) -> bool:
-    """Say whether an action goes to the source, and is not answered before it gets there."""
+def asked(action: Action, facts: SourceFacts) -> Action | None:
+    """Return what the source itself is asked to do, or None where an action is answered before it gets there.
+
+    A call of the tool that stands for text is text.
+    """
     if isinstance(action, str):
-        return facts.text_tool is not None
-    return action.name != facts.text_tool and any(tool.name == action.name for tool in facts.tools)
+        return action if facts.text_tool is not None else None
+    if action.name == facts.text_tool:
+        text = action.arguments.get("text")
+        return text if isinstance(text, str) and len(action.arguments) == 1 else None
+    return action if any(tool.name == action.name for tool in facts.tools) else None
 
 
 def seed_for(environment: BridgedEnvironment, episode: PortEpisode) -> int:
@@ -167,10 +173,11 @@ async def play_raw(environment: BridgedEnvironment, episode: PortEpisode) -> Raw
         for action in episode.read_actions():
             if is_over or len(results) >= environment.facts.max_turns:
                 break
-            if not reaches(action, environment.facts):
+            sent = asked(action, environment.facts)
+            if sent is None:
                 results.append(None)
                 continue
-            result = await step_raw(session, action, environment.facts)
+            result = await step_raw(session, sent, environment.facts)
             results.append(result)
             is_over = result.cause is not None
         has_failed = bool(results) and results[-1] is not None and results[-1].cause is Cause.ERROR
@@ -284,8 +291,8 @@ async def _record(
             actions.append(action)
             if left is not None:
                 left -= 1
-            elif reaches(action, facts):
-                result = await step_raw(session, action, facts)
+            elif (sent := asked(action, facts)) is not None:
+                result = await step_raw(session, sent, facts)
                 shown = result.observation.text or shown
                 left = None if result.cause is None else AFTER_THE_END
     return PortEpisode(kind=kind, task=task, seed=seed, actions=[as_json(action) for action in actions])

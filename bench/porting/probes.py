@@ -9,9 +9,9 @@ from typing import Any
 from bench.porting.episodes import (
     PortEpisode,
     RawEpisode,
+    asked,
     open_raw,
     play_raw,
-    reaches,
     record_episodes,
     seed_for,
     step_raw,
@@ -101,10 +101,11 @@ async def _ignored_seeds(
             opened = await open_raw(session, task, 0)
             results: list[StepResult | None] = []
             for action in actions:
-                if not reaches(action, environment.facts):
+                sent = asked(action, environment.facts)
+                if sent is None:
                     results.append(None)
                     continue
-                result = await step_raw(session, action, environment.facts)
+                result = await step_raw(session, sent, environment.facts)
                 results.append(result)
                 if result.cause is not None:
                     break
@@ -129,10 +130,11 @@ async def _paid_after_the_end(
         await session.open(task, seed)
         is_over = False
         for action in actions:
-            if not reaches(action, environment.facts):
+            sent = asked(action, environment.facts)
+            if sent is None:
                 continue
             try:
-                result = await session.step(action)
+                result = await session.step(sent)
             except SessionError:
                 return None  # after the end, failing is a way to refuse
             if is_over and result.reward:
@@ -156,9 +158,10 @@ async def _shown_beside(environment: BridgedEnvironment, episodes: Sequence[Port
             is_over = False
             for action in [None, *episode.read_actions()]:
                 if action is not None:
-                    if not reaches(action, environment.facts):
+                    sent = asked(action, environment.facts)
+                    if sent is None:
                         continue
-                    cause = (await step_raw(session, action, environment.facts)).cause
+                    cause = (await step_raw(session, sent, environment.facts)).cause
                     if cause is Cause.ERROR:
                         break
                     is_over = cause is not None

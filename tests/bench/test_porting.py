@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from bench.porting.episodes import (
     EpisodesError,
     PortEpisode,
+    asked,
     play_raw,
-    reaches,
     read_episodes,
     record_episodes,
     write_episodes,
@@ -230,12 +230,14 @@ def test_recorded_episodes_are_the_same_each_time_and_survive_their_file(
 
 
 def test_what_reaches_a_source_is_what_it_can_be_asked() -> None:
-    assert reaches("text", FACTS)
-    assert not reaches(ToolCall("guess", {}), FACTS)
-    assert not reaches(ToolCall(TEXT_TOOL, {"text": "x"}), FACTS)
+    assert asked("text", FACTS) == "text"
+    assert asked(ToolCall("guess", {}), FACTS) is None
+    assert asked(ToolCall(TEXT_TOOL, {"text": "x"}), FACTS) == "x"
+    assert asked(ToolCall(TEXT_TOOL, {"text": 1}), FACTS) is None
+    assert asked(ToolCall(TEXT_TOOL, {"text": "x", "more": 1}), FACTS) is None
     tools = replace(FACTS, text_tool=None, tools=(replace(TEXT_SPEC, name="guess"),))
-    assert reaches(ToolCall("guess", {}), tools)
-    assert not reaches("text", tools)
+    assert asked(ToolCall("guess", {}), tools) == ToolCall("guess", {})
+    assert asked("text", tools) is None
 
 
 LOSSES = st.builds(
