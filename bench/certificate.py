@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bench.endurance_records import Endurance, EnduranceError
 from canonical.environment import Environment
+from canonical.malformed import first_problem
 
 SCHEMA = 1
 """Raised when a field changes its meaning."""
@@ -339,6 +340,4 @@ def _read(kind: Any, path: Path) -> Any:
     except (OSError, UnicodeError) as error:
         raise CertificateError(f"{path}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        place = ": ".join(filter(None, [str(path), ".".join(map(str, detail["loc"])), detail["msg"]]))
-        raise CertificateError(place) from error
+        raise CertificateError(f"{path}: {first_problem(error)}") from error

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from canonical.dialect import TextForm, write_calls
 from canonical.environment import Environment, NoOracleError
+from canonical.malformed import first_problem
 from canonical.sampling import random_call
 from canonical.task import Task
 from canonical.tool import ToolCall
@@ -91,8 +92,7 @@ def load_scenarios(path: Path, environment: Environment[Any]) -> list[Scenario]:
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise ScenarioError(f"{path}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise ScenarioError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+        raise ScenarioError(f"{path}: {first_problem(error)}") from error
     spelled = []
     for row in scenarios:
         try:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from canonical.content import JSON, Message
 from canonical.environment import Environment
+from canonical.malformed import first_problem
 from canonical.step import StepResult
 from canonical.stone import Concern, PieceName, Stone
 from canonical.tool import ToolSpec
@@ -389,9 +390,7 @@ class StackFacts(BaseModel):
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise AdapterFactsError(f"{path}: {error}") from error
         except ValidationError as error:
-            detail = error.errors(include_url=False)[0]
-            place = ": ".join(filter(None, [str(path), ".".join(map(str, detail["loc"])), detail["msg"]]))
-            raise AdapterFactsError(place) from error
+            raise AdapterFactsError(f"{path}: {first_problem(error)}") from error
         if sum(release.default for release in facts.releases) != 1:
             raise AdapterFactsError(f"{path}: releases: exactly one release must be the default")
         for release in facts.releases:

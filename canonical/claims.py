@@ -13,6 +13,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from canonical.malformed import first_problem
+
 CLAIMS_FILE = "claims.toml"
 
 
@@ -160,8 +162,7 @@ def read_claims(folder: Path) -> tuple[Claim, ...]:
     except tomllib.TOMLDecodeError as error:
         raise ClaimsError(f"{path}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise ClaimsError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+        raise ClaimsError(f"{path}: {first_problem(error)}") from error
     said = [claim.says for claim in claims]
     if twice := sorted({one for one in said if said.count(one) > 1}):
         raise ClaimsError(f"{path}: stands there twice: {twice[0]}")

@@ -14,6 +14,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from canonical.malformed import first_problem
+
 LANDSCAPE_FILE = "landscape.toml"
 
 
@@ -202,5 +204,4 @@ def read_landscape(folder: Path) -> Landscape:
     except tomllib.TOMLDecodeError as error:
         raise LandscapeError(f"{path}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise LandscapeError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+        raise LandscapeError(f"{path}: {first_problem(error)}") from error

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.porting.ledger import STATUSES, status_of
+from bench.porting.ledger import STATUSES, concerned, status_of
 from bench.porting.records import (
     ASPECTS,
     EPISODES_FILE,
@@ -21,8 +21,6 @@ from bench.porting.records import (
 )
 from canonical.stone import Concern, PieceName
 
-_WORST = {"preserved": 0, "approximated": 1, "lost": 2}
-
 
 def render_port(record: PortRecord) -> str:
     """Return `PORT.md` of a port: what was ported where, what becomes of each piece, and what was proven."""
@@ -36,6 +34,7 @@ def render_port(record: PortRecord) -> str:
         f"`rosetta verify-port` with this folder plays the recorded episodes on both sides again{_with_options(record)}. "
         f"`{LOSS_FILE}` holds this page for programs, `{EPISODES_FILE}` the episodes."
     )
+    losses = [entry.loss() for entry in record.ledger]
     lines = [
         f"# {source.name} under {target.framework}",
         "",
@@ -51,7 +50,7 @@ def render_port(record: PortRecord) -> str:
         "",
         "By what trainers notice first:",
         "",
-        *(f"- {concern.value}: {_of_concern(concern, record.ledger)}" for concern in Concern),
+        *(f"- {concern.value}: {concerned(concern, losses)}" for concern in Concern),
         "",
     ]
     if record.accepted:
@@ -73,13 +72,6 @@ def _packages(packages: dict[str, str]) -> str:
 def _row(entry: LossEntry) -> str:
     note = entry.note.replace("|", "\\|").replace("\n", " ")
     return f"| {entry.piece.value} | {entry.status} | {note} |"
-
-
-def _of_concern(concern: Concern, ledger: Sequence[LossEntry]) -> str:
-    said = [entry for entry in ledger if entry.concern is concern]
-    if not said:
-        return "preserved"
-    return max((entry.status for entry in said), key=_WORST.__getitem__)
 
 
 def _proof(proof: ProofRecord | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from canonical.adapter import Loss
+from canonical.malformed import first_problem
 from canonical.stone import Concern, PieceName
 
 LOSS_FILE = "loss.json"
@@ -276,9 +277,7 @@ def read_matrix(path: Path) -> PortMatrix:
     except (OSError, UnicodeDecodeError) as error:
         raise PortError(f"{path} cannot be read: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        place = ".".join(map(str, detail["loc"]))
-        raise PortError(f"{path} is no matrix of ports: {place}: {detail['msg']}") from error
+        raise PortError(f"{path} is no matrix of ports: {first_problem(error)}") from error
 
 
 def write_port(record: PortRecord, folder: Path) -> None:
@@ -298,6 +297,4 @@ def read_port(folder: Path) -> PortRecord:
     except (OSError, UnicodeDecodeError) as error:
         raise PortError(f"{folder} holds no port: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        place = ".".join(map(str, detail["loc"]))
-        raise PortError(f"{path} is not the record of a port: {place}: {detail['msg']}") from error
+        raise PortError(f"{path} is not the record of a port: {first_problem(error)}") from error

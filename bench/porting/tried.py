@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bench.porting.sources import SourceRequest, find_source
 from bench.stacks import home_folder
 from canonical.bridge.source import LiftOptions
+from canonical.malformed import first_problem
 from canonical.transcript import Action, action_from_json
 
 SOURCES_FILE = "sources.toml"
@@ -95,8 +96,7 @@ def tried_sources(framework: str) -> list[TriedSource]:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise TriedSourcesError(f"{path}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise TriedSourcesError(f"{path}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+        raise TriedSourcesError(f"{path}: {first_problem(error)}") from error
     except ValueError as error:
         raise TriedSourcesError(f"{path}: an action: {error}") from error
     return found

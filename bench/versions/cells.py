@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -26,11 +25,6 @@ class Outcome(StrEnum):
     def tried(self) -> bool:
         """Whether something was played, so that it says anything of the release."""
         return self not in {Outcome.NOT_INSTALLABLE, Outcome.NO_INTERPRETER}
-
-
-def place_in(location: Sequence[int | str]) -> str:
-    """Return where in a file something is wrong, with a colon behind it; nothing when the whole file is."""
-    return f"{'.'.join(map(str, location))}: " if location else ""
 
 
 class _Part(BaseModel):

@@ -10,7 +10,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bench.stacks import Stack, adapters_folder, releases_of
-from bench.versions.cells import Finding, place_in
+from bench.versions.cells import Finding
+from canonical.malformed import first_problem
 
 
 class KnownFailuresError(ValueError):
@@ -83,8 +84,7 @@ def read_known_failures(path: Path) -> tuple[KnownFailure, ...]:
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise KnownFailuresError(f"{path}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise KnownFailuresError(f"{path}: known: {place_in(detail['loc'])}{detail['msg']}") from error
+        raise KnownFailuresError(f"{path}: known: {first_problem(error)}") from error
 
 
 def judge(

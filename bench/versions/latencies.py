@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from bench.machine import Machine, Pressure, Stretch
 from bench.samples import Phase
-from bench.versions.cells import place_in
+from canonical.malformed import first_problem
 
 LATENCY_FILE = "latency.json"
 
@@ -150,8 +150,7 @@ class Latencies(_Part):
         except OSError as error:
             raise LatencyError(f"{path}: {error.strerror}") from error
         except ValidationError as error:
-            detail = error.errors(include_url=False)[0]
-            raise LatencyError(f"{path}: {place_in(detail['loc'])}{detail['msg']}") from error
+            raise LatencyError(f"{path}: {first_problem(error)}") from error
 
     def by_framework(self) -> Iterator[tuple[str, list[ReleaseLatency]]]:
         """Yield each framework's title with its releases, in their order."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from packaging.version import Version
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from bench.versions.cells import Cell, place_in
+from bench.versions.cells import Cell
+from canonical.malformed import first_problem
 
 MATRIX_FILE = "versions.json"
 
@@ -57,8 +58,7 @@ class Matrix(BaseModel):
         except OSError as error:
             raise MatrixError(f"{path}: {error.strerror}") from error
         except ValidationError as error:
-            detail = error.errors(include_url=False)[0]
-            raise MatrixError(f"{path}: {place_in(detail['loc'])}{detail['msg']}") from error
+            raise MatrixError(f"{path}: {first_problem(error)}") from error
 
     def by_framework(self) -> Iterator[tuple[str, list[Cell]]]:
         """Yield each framework's title with its cells, in their order."""

@@ -7,6 +7,8 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from canonical.malformed import first_problem
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 CORE = "core"
@@ -94,8 +96,7 @@ def read_faults(path: Path, root: Path = ROOT) -> list[Fault]:
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise FaultError(f"{path.name}: {error}") from error
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        raise FaultError(f"{path.name}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}") from error
+        raise FaultError(f"{path.name}: {first_problem(error)}") from error
     names = [fault.name for fault in faults]
     for fault in faults:
         if names.count(fault.name) > 1:
