@@ -27,6 +27,7 @@ from bench.stacks import (
     build_stack,
     builder_of,
     find_library,
+    find_owner,
     find_python,
     find_uv,
     library_names,
@@ -112,7 +113,7 @@ def stack_build(framework: str, *, release: str, every: bool, quiet: bool, as_js
 
 
 def _built_stacks(framework: str, release: str) -> list[ReleaseStack]:
-    name = framework.replace("-", "_").lower()
+    name = find_owner(framework.partition(":")[0]).name
     if name in library_names():
         if release == ALL:
             return [one for one in library_stacks() if one.name == name]

@@ -44,6 +44,7 @@ def refused(*arguments: str) -> tuple[int, str]:
             "nothing is compiled to a library of tasks",
         ),
         (["stack", "build", "textarena", "--release", "9.9"], "no supported release '9.9'"),
+        (["stack", "build", "textarenaa"], "and the libraries of tasks reasoning_gym, textarena"),
     ],
 )
 def test_what_cannot_be_lifted_is_said(arguments: list[str], words: str) -> None:
