@@ -37,12 +37,12 @@ def cli() -> None:
 
     \b
     Start here:
-      rosetta envs                       which environments there are
-      rosetta play wordle                play one yourself
-      rosetta doctor                     which frameworks are ready, and what is missing
-      rosetta conformance openenv        prove that a framework shows the same behaviour
-      rosetta certify wordle             prove it of all frameworks at once, and write a certificate
-      rosetta bench openenv --plan quick measure it, and write a report
+      rosetta envs                         which environments there are
+      rosetta play wordle                  play one yourself
+      rosetta doctor                       which frameworks are ready, and what is missing
+      rosetta conformance openenv --build  prove that a framework shows the same behaviour
+      rosetta certify wordle --build       prove it of all frameworks at once, and write a certificate
+      rosetta bench openenv --build        measure it, and write a report
 
     Exit codes: 0 all is well; 1 a check failed (a divergence, a broken promise); 2 the command was wrong;
     3 something outside is missing or broke down; 130 interrupted.

@@ -108,6 +108,9 @@ class Console:
         if self.quiet:
             yield lambda _: None
             return
+        if not self._stderr.is_terminal:
+            yield self._told_at_ends()
+            return
         with Bars(
             SpinnerColumn(finished_text="[green]✓[/]"),
             TextColumn("{task.description}"),
@@ -131,6 +134,21 @@ class Console:
                 )
 
             yield show
+
+    def _told_at_ends(self) -> OnProgress:
+        """Return what writes a line when a part begins and one when it ends, for logs, where bars show nothing until the end."""
+        counts: dict[str, bool] = {}
+
+        def tell(progress: Progress) -> None:
+            if progress.part not in counts:
+                counts[progress.part] = False
+                self.say(f"{progress.part}: begun, {int(progress.total):,} to do")
+            if progress.done >= progress.total and not counts[progress.part]:
+                counts[progress.part] = True
+                detail = f", {progress.detail}" if progress.detail else ""
+                self.say(f"{progress.part}: done{detail}")
+
+        return tell
 
 
 def _as_json(value: Any) -> str:

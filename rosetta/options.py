@@ -13,6 +13,7 @@ import click
 from bench.stacks import (
     ReleaseStack,
     Stack,
+    StackError,
     adapter_names,
     all_stacks,
     build_stack,
@@ -111,9 +112,16 @@ def make_ready(stacks: Iterable[ReleaseStack], console: Console, *, build: bool)
     Raises:
         bench.stacks.StackError: One is not ready, or cannot be built; the text says what to do.
     """
-    for one in stacks:
-        if build:
+    wanted = list(stacks)
+    if build:
+        for one in wanted:
             build_stack(one, on_progress=console.say)
+    missing = list(dict.fromkeys(one.release.label for one in wanted if not (one.is_ready() and one.works())))
+    if len(missing) > 1:
+        raise StackError(
+            f"{len(missing)} stacks are not built, or out of date: {', '.join(missing)}; --build builds them first"
+        )
+    for one in wanted:
         require_stack(one)
 
 

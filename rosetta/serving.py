@@ -120,7 +120,7 @@ def serve(
     async def run() -> None:
         async with playing(environment, said, console, build=build) as name:
             if proxy is None:
-                await _serve_alone(chosen, name, (host, port), drain, console)
+                await _serve_alone(chosen, name, (host, port), drain, console, shown=environment)
                 return
             request = FleetRequest(
                 stack=chosen, environment=name, replicas=replicas or 1, proxy=proxy, host=host, port=port,
@@ -141,7 +141,7 @@ def _server_stack(framework: str, release: str | None) -> Stack:
 
 
 async def _serve_alone(
-    stack: Stack, environment: str, address: tuple[str, int], drain_s: float, console: Console
+    stack: Stack, environment: str, address: tuple[str, int], drain_s: float, console: Console, *, shown: str
 ) -> None:
     label = f"the {stack.label} server"
     async with start_worker(stack.python, stack.worker, label=label) as worker:
@@ -152,7 +152,7 @@ async def _serve_alone(
         # Not before: until it serves, a signal ends it at once.
         stop = hear_signals()
         console.result(
-            f"{environment} is served by {stack.label} at {serving.url} (Ctrl-C ends it)",
+            f"{shown} is served by {stack.label} at {serving.url} (Ctrl-C ends it)",
             {"url": serving.url, "settings": serving.settings},
         )
         living = asyncio.create_task(worker.wait())

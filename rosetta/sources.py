@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -156,7 +157,17 @@ async def playing(name: str, said: dict[str, Any], console: Console, *, build: b
     make_ready([request.stack], console, build=build)
     console.say(f"starting {request.name} in {request.stack.label}")
     async with run_source(request) as running:
+        console.say(_changed(request.name, running.facts.losses))
         yield running.environment
+
+
+def _changed(name: str, losses: Sequence[Loss]) -> str:
+    told = [
+        f"{status}: {', '.join(dict.fromkeys(loss.piece.value for loss in losses if loss.status == status))}"
+        for status in STATUSES[1:]
+        if any(loss.status == status for loss in losses)
+    ]
+    return f"what lifting changes of {name}: {'; '.join(told) or 'nothing'}; rosetta port writes the whole ledger"
 
 
 @click.command()
@@ -272,6 +283,24 @@ async def _proven(record: PortRecord, surveyed: Surveyed, side: Side, console: C
         )
 
 
+def _serve_command(record: PortRecord) -> str:
+    words = ["rosetta", "serve", record.source.name, "--as", record.target.framework]
+    if find_owner(record.source.framework).release.label != record.source.stack:
+        words += ["--source-release", record.source.stack]
+    given = LiftOptions(**record.source.options)
+    usual = LiftOptions()
+    words += ["--tasks", str(given.tasks)] if given.tasks != usual.tasks else []
+    words += ["--max-turns", str(given.max_turns)] if given.max_turns != usual.max_turns else []
+    words += ["--data", given.data] if given.data is not None else []
+    words += [word for name in given.imports for word in ("--import", name)]
+    words += [
+        word
+        for name, value in given.arguments.items()
+        for word in ("--argument", f"{name}={json.dumps(value)}")
+    ]
+    return shlex.join(words)
+
+
 def _written(record: PortRecord, folder: Path, console: Console) -> int:
     write_port(record, folder)
     (folder / PAGE_FILE).write_text(render_port(record), encoding="utf-8")
@@ -284,6 +313,8 @@ def _written(record: PortRecord, folder: Path, console: Console) -> int:
         *(render_mismatch(one) for one in proof.mismatches[:5]),
         f"ledger: {folder / PAGE_FILE}",
     ]
+    if find_stack(record.target.framework).facts.kind == "server":
+        lines.append(f"to use it: {_serve_command(record)}")
     console.result("\n".join(lines), record.model_dump(mode="json"))
     return FINDING if proof.mismatches else 0
 

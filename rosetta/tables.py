@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import textwrap
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,11 @@ def explain(framework: str, piece: str | None, *, source: Path, quiet: bool, as_
         or piece.lower() in {fact.row.lower(), fact.table, titles.get(fact.table, fact.table).lower()}
     ]
     if not chosen:
+        rows = [name for fact in known for name in (fact.row, fact.table)]
+        if piece is not None and (near := get_close_matches(piece.lower(), dict.fromkeys(rows), n=3)):
+            raise click.UsageError(
+                f"nothing is known of {piece} in {name}; did you mean {' or '.join(near)}?"
+            )
         held = dict.fromkeys(fact.table for fact in known)
         known_rows = [
             f"  {titles.get(table, table)}: {', '.join(dict.fromkeys(one.row for one in known if one.table == table))}"

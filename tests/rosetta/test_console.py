@@ -1,4 +1,4 @@
-"""What is shown steers no terminal, whoever wrote it."""
+"""What is shown steers no terminal, whoever wrote it, and logs are told what goes on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.progress import Progress
 from rosetta.console import Console, visible
 
 STEERING = "\x1b[2J\x1b]0;title\x07\x1b]52;c;Y2xpcGJvYXJk\x07\x9b31m\r\x08\x7f\u202eback\u2066"
@@ -37,3 +38,14 @@ def test_a_result_steers_nothing_and_json_keeps_every_character(
         assert json.loads(out) == {"text": STEERING}
     else:
         assert r"\x1b[2J" in out
+
+
+def test_where_there_is_no_terminal_each_part_of_long_work_is_told_when_it_begins_and_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = []
+    with Console().progress() as show:
+        for done in range(4):
+            show(Progress("episodes", done, 3, "0 differ"))
+            told.append(capsys.readouterr().err)
+    assert told == ["episodes: begun, 3 to do\n", "", "", "episodes: done, 0 differ\n"]

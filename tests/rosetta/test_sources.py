@@ -10,11 +10,21 @@ from click.testing import CliRunner
 
 from bench import stacks
 from bench.porting.records import PortError
-from bench.stacks import StackError, UnknownStackError, all_stacks, library_names, library_stacks
+from bench.stacks import (
+    StackError,
+    UnknownStackError,
+    all_stacks,
+    find_library,
+    find_stack,
+    library_names,
+    library_stacks,
+)
 from canonical.bridge.source import LiftError
 from canonical.catalogue import UnknownEnvironmentError
 from canonical.stone import PieceName
 from rosetta.__main__ import cli
+from rosetta.console import Console
+from rosetta.options import make_ready
 from rosetta.sources import flag_of
 
 
@@ -90,3 +100,13 @@ def test_the_doctor_knows_the_stacks_of_libraries() -> None:
     result = CliRunner().invoke(cli, ["doctor", "--json"])
     rows = {row["stack"] for row in json.loads(result.output)["stacks"]}
     assert {stack.label for stack in [*all_stacks(), *library_stacks()]} == rows
+
+
+def test_stacks_that_are_missing_are_named_together_with_the_flag_that_builds_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stacks, "STACKS", tmp_path)
+    with pytest.raises(
+        StackError, match=r"2 stacks are not built.*gem-llm-0\.1\.0, .*; --build builds them first"
+    ):
+        make_ready([find_stack("gem"), find_library("textarena")], Console(), build=False)
