@@ -40,12 +40,16 @@ _EXAMINER = python_program(
     (
         "canonical.grading.plain",
         "canonical.grading.readable",
+        "canonical.grading.watch",
         "canonical.grading.proxy",
         "canonical.grading.examiner",
     ),
     (("grading", "canonical.grading.proxy"),),
 )
-_RESPONDENT = python_program(("canonical.grading.plain", "canonical.grading.respondent"))
+_RESPONDENT = python_program(
+    ("canonical.grading.plain", "canonical.grading.watch", "canonical.grading.respondent")
+)
+_WATCHED = python_program(("canonical.grading.watch",), with_packages=True)
 # A test must not fail because others keep the machine busy. How long its own commands had to wait for their turn is known;
 # the commands of the submission, one for each of them, wait about as long, and one more time is for what is not.
 _QUEUES = 3.0
@@ -284,6 +288,8 @@ class _Grading:
                 [str(part) for part in request["argv"]],
                 [str(path) for path in request["collect"]],
             )
+            if request.get("is_watched"):
+                argv = [*_WATCHED, *argv[1:]]
             stdin = base64.b64decode(request["stdin"])
             files = {str(path): base64.b64decode(content) for path, content in request["files"].items()}
         except (KeyError, TypeError, AttributeError, ValueError) as error:

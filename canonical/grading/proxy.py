@@ -1,7 +1,7 @@
 """What a hidden test is given: the submission, driven by value. Tests import it as `grading`.
 
-This module also runs inside sandboxes, so it imports the standard library, `plain` and `readable` alone, and of the former
-what starts fast, as these do.
+This module also runs inside sandboxes, so it imports the standard library, `plain`, `readable` and `watch` alone, and of the
+former what starts fast, as these do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 
 from canonical.grading.plain import NotPlainError, dump, load, same
 from canonical.grading.readable import hidden_code
+from canonical.grading.watch import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class SolutionError(Exception):
     Attributes:
         type: The name of the class of what it raised; `Unreachable` when its module cannot be imported or has nothing of that
             name, whatever was raised there; `NoAnswer` when its process ended without one, `NotPlain` when what
-            it returned is no plain data, and `Limit` when it hit a limit of the sandbox.
+            it returned is no plain data, `HiddenCode` when code runs that nobody can read (see `Solution.readable`), and `Limit`
+            when it hit a limit of the sandbox.
         text: What it said.
     """
 
@@ -69,6 +71,7 @@ class Solution:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._files: dict[str, str] | None = None
+        self._is_watched = False
 
     def call(self, target: str, /, *args: Any, timeout_s: float = 10.0, **kwargs: Any) -> Any:
         """Call a function of the submission in a fresh process and return a copy of what it returns.
@@ -153,12 +156,18 @@ class Solution:
         Raises:
             SolutionError: The command cannot be started, or used more than it may (`Limit`).
             SolutionTimeout: The time was up.
+            ValueError: The submission is watched, and the command is neither `python3 -c CODE` nor `python3 FILE`.
         """
-        request = {
+        if self._is_watched and (argv[0] != "python3" or (argv[1].startswith("-") and argv[1] != "-c")):
+            raise ValueError(
+                "after `readable`, a command is `python3 -c CODE` or `python3 FILE`: no other can be watched"
+            )
+        request: dict[str, Any] = {
             "argv": list(argv),
             "stdin": _base64(stdin),
             "files": {path: _base64(content) for path, content in (files or {}).items()},
             "collect": list(collect),
+            "is_watched": self._is_watched,
         }
         asked: dict[str, Any] = {"op": "run", "timeout_s": timeout_s}
         if cpu_s is not None:
@@ -166,6 +175,9 @@ class Solution:
         header, body = self._channel.ask(asked, json.dumps(request).encode())
         _raise_failure(header, timeout_s)
         done = json.loads(body)
+        last = _text(done["stderr"]).rstrip("\n").rpartition("\n")[2]
+        if self._is_watched and last.startswith(MARK):
+            raise SolutionError("HiddenCode", last.removeprefix(MARK))
         return Completed(
             exit_code=done["exit_code"],
             stdout=_text(done["stdout"]),
@@ -191,8 +203,24 @@ class Solution:
         except KeyError:
             raise SolutionError("FileNotFoundError", path) from None
 
+    def readable(self, path: str) -> str:
+        """Return the text of a Python file of which a test judges the shape, once all code that runs can be seen in it.
+
+        From now on, the processes of this submission are watched, too: one that makes or runs code that stands in no file is
+        ended, and what asked for it raises `HiddenCode`.
+
+        Raises:
+            SolutionError: There is no such file, or something in it hides which code runs (`HiddenCode`).
+            SyntaxError: It is not Python.
+        """
+        self._is_watched = True
+        source = self.read(path)
+        if hidden := hidden_code(source):
+            raise SolutionError("HiddenCode", "; ".join(hidden))
+        return source
+
     def _answers(self, question: dict[str, Any], calls: list[Any], timeout_s: float) -> list[Any]:
-        text = dump({**question, "calls": calls})
+        text = dump({**question, "calls": calls, "is_watched": self._is_watched})
         header, body = self._channel.ask({"op": "ask", "timeout_s": timeout_s}, text.encode())
         _raise_failure(header, timeout_s)
         try:

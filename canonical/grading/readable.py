@@ -2,12 +2,14 @@
 
 A test of a source's shape (no long functions, no copies, none of these functions) judges the code that it sees. It is worth
 something only while all code that runs can be seen: no code made from texts, none reached by a name that is computed, and
-no module but those that neither run nor load code. This module also runs inside sandboxes.
+no module but those that neither run nor load code. What slips through here ends at `watch`, when it runs. This module also
+runs inside sandboxes.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -28,13 +30,37 @@ _NAMES = frozenset({
     "attrgetter", "evaluate_forward_ref", "ForwardRef", "Formatter", "get_field", "get_type_hints", "help", "methodcaller",
     "singledispatch", "singledispatchmethod", "update_wrapper", "wraps",
 })  # fmt: skip
+# They put an object, a class or the names of its parts in the place of others, by texts.
+_NAMES |= {
+    "chdir", "EnumMeta", "EnumType", "make_dataclass", "new_class", "redirect_stderr", "redirect_stdout",
+}  # fmt: skip
 _FRAMES = ("ag_", "co_", "cr_", "f_", "gi_", "tb_")
+_OPERATORS = (
+    "add", "and", "divmod", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor",
+)  # fmt: skip
 _HARMLESS = frozenset({
-    "__add__", "__all__", "__and__", "__bool__", "__call__", "__contains__", "__delitem__", "__doc__", "__enter__", "__eq__",
-    "__exit__", "__ge__", "__getitem__", "__gt__", "__hash__", "__init__", "__iter__", "__le__", "__len__", "__lt__",
-    "__match_args__", "__name__", "__ne__", "__neg__", "__new__", "__next__", "__post_init__", "__repr__", "__setitem__",
-    "__slots__", "__str__", "__version__",
+    "__abs__", "__aenter__", "__aexit__", "__aiter__", "__all__", "__anext__", "__bool__", "__call__", "__ceil__", "__contains__",
+    "__copy__", "__deepcopy__", "__delitem__", "__doc__", "__enter__", "__eq__", "__exit__", "__float__", "__floor__",
+    "__format__", "__ge__", "__getitem__", "__gt__", "__hash__", "__index__", "__init__", "__int__", "__invert__", "__iter__",
+    "__le__", "__len__", "__lt__", "__missing__", "__name__", "__ne__", "__neg__", "__new__", "__next__", "__pos__",
+    "__post_init__", "__repr__", "__reversed__", "__round__", "__setitem__", "__slots__", "__str__", "__trunc__", "__version__",
+    *(f"__{before}{name}__" for name in _OPERATORS for before in ("", "i", "r")),
 })  # fmt: skip
+# The private names that the standard library means for others.
+_PUBLIC = frozenset({
+    "_", "_asdict", "_field_defaults", "_fields", "_generate_next_value_", "_ignore_", "_make", "_missing_", "_name_", "_order_",
+    "_replace", "_value_",
+})  # fmt: skip
+_BUILT_IN = frozenset({
+    "bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str", "tuple",
+})  # fmt: skip
+_COOKIE = re.compile(r"coding[:=][ \t]*([-\w.]+)", re.ASCII)
+_UTF_8 = frozenset({"u8", "utf", "utf8", "utf-8"})
+# Where a node binds a name that is no node of its own.
+_BINDING = {
+    "AsyncFunctionDef": "name", "ClassDef": "name", "ExceptHandler": "name", "FunctionDef": "name", "MatchAs": "name",
+    "MatchMapping": "rest", "MatchStar": "name", "TypeVar": "name", "alias": "asname", "arg": "arg",
+}  # fmt: skip
 
 
 def hidden_code(source: str) -> list[str]:
@@ -42,7 +68,9 @@ def hidden_code(source: str) -> list[str]:
 
     Refused are `exec`, `eval`, `compile`, `globals` and their like under any name by which they can be reached, as names, as
     attributes and as texts for `getattr`; `getattr` of a computed name; imports of other modules than PLAIN_MODULES, and
-    modules as values; frames, code objects, and names between double underscores that lead to them. `re.compile` is allowed.
+    modules as values; frames, code objects, and names between double underscores that lead to them or change what a class is;
+    metaclasses, and classes made by a call of `type`; private names of others; and any encoding but UTF-8, because Python
+    would read another text. `re.compile` is allowed.
 
     Raises:
         SyntaxError: The source is not Python.
@@ -50,9 +78,19 @@ def hidden_code(source: str) -> list[str]:
     # It starts slowly, and most tests read no source; so nodes are told apart by the names of their kinds.
     import ast  # noqa: PLC0415
 
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(ast.walk(ast.parse(source.removeprefix("\ufeff"))))
     reader = _Reader(nodes)
-    return [f"line {getattr(node, 'lineno', 0)}: {what}" for node in nodes for what in reader.suspects(node)]
+    found = [f"line {getattr(node, 'lineno', 0)}: {what}" for node in nodes for what in reader.suspects(node)]
+    return [*_of_encoding(source), *found]
+
+
+def _of_encoding(source: str) -> Iterator[str]:
+    """Yield what the first two lines say that would make Python read another text; it looks at comments there alone."""
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", source.removeprefix("\ufeff"), maxsplit=2)[:2], 1):
+        if line.lstrip(" \t\f").startswith("#"):
+            for name in _COOKIE.findall(line):
+                if name.lower().replace("_", "-") not in _UTF_8:
+                    yield f"line {number}: the encoding {name}"
 
 
 class _Reader:
@@ -67,10 +105,10 @@ class _Reader:
         }
         self._with_attribute = {id(node.value) for node in nodes if _kind(node) == "Attribute"}
         self._written_out = {
-            id(node.func)
-            for node in nodes
-            if _kind(node) == "Call" and len(node.args) > 1 and _kind(node.args[1]) == "Constant"
+            id(node.func) for node in nodes if _kind(node) == "Call" and _has_constant_name(node)
         }
+        self._private = {name for node in nodes for name in _defined(node)}
+        self._classes = {node.name for node in nodes if _kind(node) == "ClassDef"}
 
     def suspects(self, node: Any) -> Iterator[str]:
         """Yield what is suspect in one node itself."""
@@ -84,15 +122,40 @@ class _Reader:
                 )
             case "Name":
                 yield from self._of_name(node)
-            case "arg" if node.arg in self._modules or _is_refused(node.arg):
-                yield f"the parameter {node.arg}"
             case "Attribute":
                 yield from self._of_attribute(node.attr, node.value)
-            case "Call" if id(node.func) in self._written_out and getattr(node.func, "id", "") == "getattr":
-                yield from self._of_attribute(str(node.args[1].value), node.args[0])
+                if getattr(node.value, "id", "") in self._modules and _kind(node.ctx) != "Load":
+                    yield f"a change of the module {node.value.id}"
+            case "Call":
+                yield from self._of_call(node)
             case "MatchClass":
                 for name in node.kwd_attrs:
                     yield from self._of_attribute(name, node.cls)
+                if node.patterns and getattr(node.cls, "id", "") not in self._classes | _BUILT_IN:
+                    yield "a pattern by position, of parts whose names cannot be read"
+        yield from self._of_binding(node)
+
+    def _of_binding(self, node: Any) -> Iterator[str]:
+        name = getattr(node, _BINDING.get(_kind(node), ""), None)
+        # An import binds the names of modules, and what it imports is looked at as a whole.
+        is_module = name in self._modules and _kind(node) != "alias"
+        if name is not None and (is_module or name == "getattr" or _is_refused(name)):
+            yield f"the name {name}"
+        if _kind(node) == "ClassDef":
+            for word in node.keywords:
+                is_abstract = word.arg == "metaclass" and _last_name(word.value) == "ABCMeta"
+                if word.arg in {None, "metaclass"} and not is_abstract:
+                    yield f"the class keyword {word.arg or '**'}"
+            yield from (
+                "a class of classes" for base in node.bases if _last_name(base) in {"type", "ABCMeta"}
+            )
+
+    def _of_call(self, node: Any) -> Iterator[str]:
+        called = getattr(node.func, "id", "")
+        if called == "getattr" and id(node.func) in self._written_out:
+            yield from self._of_attribute(node.args[1].value, node.args[0])
+        if called == "type" and (len(node.args) != 1 or node.keywords or _kind(node.args[0]) == "Starred"):
+            yield "a class that a call makes"
 
     def _of_name(self, node: Any) -> Iterator[str]:
         if node.id == "getattr":
@@ -109,12 +172,44 @@ class _Reader:
         if module == "re" and name == "compile":
             return
         is_inner = module is not None and _is_inner(module, name)
-        if _is_refused(name) or name == "getattr" or name.startswith(_FRAMES) or is_inner:
+        is_of_others = (
+            name.startswith("_") and not name.endswith("__") and name not in self._private | _PUBLIC
+        )
+        if _is_refused(name) or name == "getattr" or name.startswith(_FRAMES) or is_inner or is_of_others:
             yield f".{name}"
 
 
 def _kind(node: Any) -> str:
     return type(node).__name__
+
+
+def _has_constant_name(call: Any) -> bool:
+    """Say whether a call is like `getattr(one, "name")`, perhaps with a third argument, and nothing computes them."""
+    return (
+        len(call.args) in {2, 3}
+        and not call.keywords
+        and not any(_kind(one) == "Starred" for one in call.args)
+        and type(getattr(call.args[1], "value", None)) is str
+        and _kind(call.args[1]) == "Constant"
+    )
+
+
+def _defined(node: Any) -> Iterator[str]:
+    """Yield the names that a node gives to what belongs to the source itself."""
+    match _kind(node):
+        case "FunctionDef" | "AsyncFunctionDef" | "ClassDef":
+            yield node.name
+        case "Attribute" if _kind(node.ctx) == "Store":
+            yield node.attr
+        case "Name" if _kind(node.ctx) == "Store":
+            yield node.id
+        case "Assign" if any(getattr(target, "id", "") == "__slots__" for target in node.targets):
+            values = getattr(node.value, "elts", None) or getattr(node.value, "keys", None) or [node.value]
+            yield from (str(getattr(one, "value", "")) for one in values)
+
+
+def _last_name(node: Any) -> str:
+    return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
 def _of_import(module: str, names: list[str]) -> Iterator[str]:

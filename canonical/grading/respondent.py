@@ -11,6 +11,7 @@ import os
 import sys
 
 from canonical.grading.plain import NotPlainError, dump, load
+from canonical.grading.watch import watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,17 +28,23 @@ def main() -> None:
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - this program imports as little as it can
+    if question.get("is_watched"):
+        watch(lambda reason: _write(channel, ("HiddenCode", reason)))
     try:
         answer: Any = _answer(question, _reach(question["target"]))
     except UnreachableError as error:
         answer = ("Unreachable", str(error))
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its answer
         answer = _raised(error)
+    _write(channel, answer)
+    # Threads and exit functions of the submission have nothing to add.
+    os._exit(0)
+
+
+def _write(channel: int, answer: Any) -> None:
     data = dump(answer).encode()
     while data:
         data = data[os.write(channel, data) :]
-    # Threads and exit functions of the submission have nothing to add.
-    os._exit(0)
 
 
 class UnreachableError(Exception):

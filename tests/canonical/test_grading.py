@@ -353,3 +353,77 @@ def test_waiting_for_a_turn_is_not_the_tests_time_and_a_slow_submission_is() -> 
 
     assert passed(Queueing(), "def f(): return 1\n")
     assert not passed(load_backend("local"), "import time\ndef f():\n    time.sleep(3)\n    return 1\n")
+
+
+@pytest.mark.slow
+def test_code_that_cannot_be_read_ends_what_runs_it_once_a_test_has_asked_to_read_it() -> None:
+    solution = """
+from dataclasses import dataclass
+from typing import TypedDict
+found = {}
+@dataclass(init=False, repr=False)
+class Kind(TypedDict("Base", {"x, exec('def f(): return 42', found)": int})):
+    "No text in it is code by sight."
+class Pair:
+    x = 0
+def f():
+    Kind.__eq__(Pair(), Pair())
+    return found["f"]()
+"""
+    tests = """
+from grading import SolutionError, same
+def test_unwatched(solution):
+    assert same(solution.call("m:f"), 42)
+def test_call(solution):
+    solution.readable("m.py")
+    assert same(solution.call("m:f"), 42)
+def test_caught(solution):
+    solution.readable("m.py")
+    try:
+        solution.call("m:f")
+    except SolutionError as error:
+        assert error.type == "HiddenCode" and "dataclasses.py" in error.text, error
+    else:
+        raise AssertionError
+def test_run(solution):
+    solution.readable("m.py")
+    try:
+        solution.run(["python3", "-c", "import m"])
+    except SolutionError as error:
+        assert error.type == "HiddenCode", error
+    else:
+        raise AssertionError
+def test_other_commands_are_refused(solution):
+    solution.readable("m.py")
+    try:
+        solution.run(["sh", "-c", "python3 m.py"])
+    except ValueError as error:
+        assert "python3 FILE" in str(error)
+    else:
+        raise AssertionError
+"""
+    assert graded(solution, tests) == {
+        "test_unwatched": True,
+        "test_call": False,
+        "test_caught": True,
+        "test_run": True,
+        "test_other_commands_are_refused": True,
+    }
+
+
+@pytest.mark.slow
+def test_what_can_be_read_runs_as_before() -> None:
+    solution = "import sys\ndef f(x): return x + 1\nif __name__ == '__main__':\n    print(sys.argv[1:], sys.stdin.read())\n"
+    tests = """
+from grading import SolutionError, same
+def test_reads(solution):
+    try:
+        solution.readable("m.py")
+    except SolutionError as error:
+        assert (error.type, error.text) == ("HiddenCode", "line 1: import sys"), error
+    assert same(solution.calls("m:f", [[1], [2]]), [2, 3])
+    assert same(solution.run(["python3", "m.py", "a"], stdin="b").stdout, "['a'] b\\n")
+    assert same(solution.run(["python3", "-c", "import m, sys; print(m.f(2), sys.argv)", "a"]).stdout, "3 ['-c', 'a']\\n")
+    assert solution.run(["python3", "m.py"], files={"m.py": "raise SystemExit(3)"}).exit_code == 3
+"""
+    assert graded(solution, tests) == {"test_reads": True}

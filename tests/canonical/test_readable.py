@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from canonical.bundle import overlaid
 from canonical.environments.coding_agent.environment import CodingAgent
 from canonical.grading.readable import PLAIN_MODULES, hidden_code
+from canonical.sandbox.backends import load_backend
+from canonical.sandbox.protocol import Snapshot
 
 AGENT = CodingAgent()
 SHAPED = (
@@ -60,6 +64,35 @@ TESTS = sorted((Path(__file__).parents[2] / "canonical/environments/coding_agent
         "import functools\nfunctools.singledispatch(total)",
         "open('bisect.py', 'w')",
         "def f(eval):\n    return eval(text)",
+        "# coding: utf-7\n",
+        "#!/usr/bin/python3\n# -*- coding: unicode_escape -*-\n",
+        '"""It is read as a comment."""\r# coding=latin-1\n',
+        "\ufeff# coding: cp1252\n",
+        "# coding: utf-8 coding: rot13\n",
+        "getattr(*(total, '__globals__'), 'x')",
+        "getattr(total, *names)",
+        "getattr(total, 'x', default=None)",
+        "getattr(total, 'x', *rest)",
+        "def getattr(one, name):\n    return one",
+        "def eval(text):\n    return text",
+        "class exec:\n    pass",
+        "try:\n    pass\nexcept Exception as compile:\n    pass",
+        "match total:\n    case eval:\n        pass",
+        "class A(type):\n    pass",
+        "class A(metaclass=B):\n    pass",
+        "class A(**words):\n    pass",
+        "class A:\n    def __instancecheck__(self, one):\n        return True",
+        "class A:\n    def __class_getitem__(cls, name):\n        return name",
+        "class A:\n    __match_args__ = ('__globals__',)",
+        "match total:\n    case shapes.Shape(found):\n        pass",
+        "type('A', (), {'__annotations__': names})",
+        "type(*parts)",
+        "import dataclasses\ndataclasses.make_dataclass('A', names)",
+        "from contextlib import redirect_stdout",
+        "import contextlib\ncontextlib.redirect_stderr(None)",
+        "reach._old_targets",
+        "reference._evaluate({}, {}, frozenset())",
+        "import collections\ncollections.eq = other",
     ],
 )  # fmt: skip
 def test_every_way_to_code_that_cannot_be_read_is_named(source: str) -> None:
@@ -77,6 +110,18 @@ def test_every_way_to_code_that_cannot_be_read_is_named(source: str) -> None:
         "match node:\n    case Point(x=0):\n        pass",
         "if __name__ == '__main__':\n    print(f'{total!r:>{width}}')",
         "import math as m\nm.floor(2.5)",
+        "# -*- coding: UTF-8 -*-\nx = 1",
+        "#!/usr/bin/python3\n# vim: set fileencoding=utf_8 :\n",
+        "x = 1\ny = 2\n# encoding: of what comes in\n",
+        "text = 'coding: utf-7'\n",
+        "\ufeffx = 1\n",
+        "class A:\n    __slots__ = ('_x', '__y')\n    def sum(self, other):\n        return self._x + other._x + self.__y",
+        "class A:\n    _limit: int = 3\n    def __mul__(self, other):\n        return self._limit * other._times()\n    __rmul__ = __mul__\n    def _times(self):\n        return 1",
+        "class A(abc.ABC, metaclass=abc.ABCMeta):\n    pass",
+        "Point = namedtuple('Point', 'x y')\nprint(Point(1, 2)._replace(x=3)._asdict())",
+        "class P:\n    x: int\nmatch node:\n    case P(1) | int(y) | [str(z)]:\n        pass",
+        "kinds = {type(one) for one in every}\nisinstance(kinds, type)",
+        "import copy\ncopy.copy(x)\nf(copy=True)",
     ],
 )
 def test_plain_code_is_left_alone(source: str) -> None:
@@ -101,7 +146,7 @@ def test_known_solutions_of_tasks_that_are_judged_by_shape_can_be_read(task: str
 @pytest.mark.parametrize("task", SHAPED)
 def test_every_task_that_is_judged_by_shape_refuses_hidden_code(task: str) -> None:
     bundle = AGENT.bundle(AGENT.tasks().get(task))
-    assert any(b"hidden_code(" in data for data in bundle.tests.files.values())
+    assert any(b"solution.readable(" in data for data in bundle.tests.files.values())
     assert "is refused" in bundle.prompt
 
 
@@ -120,3 +165,85 @@ def test_what_is_bounded_in_speed_comes_in_by_the_standard_input(path: Path) -> 
     text = path.read_text(encoding="utf-8")
     assert ("cpu_s=" in text) <= ("json.load(sys.stdin)" in text and "stdin=json.dumps(" in text)
     assert "range(" not in "".join(line for line in text.splitlines() if "json.load(sys.stdin)" in line)
+
+
+COUNTERS = {
+    "slots whose names are mangled": """
+class Counter:
+    __slots__ = ("__counts", "__last")
+
+    def __init__(self):
+        self.reset()
+
+    def hit(self, name):
+        if name != self.__last:
+            self.__last = name
+            self.__counts[name] = self.__counts.get(name, 0) + 1
+        return self.__counts[name]
+
+    def top(self, n):
+        return sorted(self.__counts, key=lambda name: -self.__counts[name])[:n]
+
+    def reset(self):
+        self.__counts, self.__last = {}, None
+""",
+    "a data class with slots": """
+import dataclasses
+
+
+@dataclasses.dataclass(slots=True)
+class Counter:
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    last: str | None = None
+
+    def hit(self, name):
+        if name != self.last:
+            self.last = name
+            self.counts[name] = self.counts.get(name, 0) + 1
+        return self.counts[name]
+
+    def top(self, n):
+        return sorted(self.counts, key=lambda name: -self.counts[name])[:n]
+
+    def reset(self):
+        self.counts.clear()
+        self.last = None
+""",
+    "a variable of an outer function": """
+import collections
+
+
+class Counter:
+    def __init__(self):
+        self.reset()
+
+    def hit(self, name):
+        if name != self._last:
+            self._last = name
+            self._counts[name] += 1
+        return self._counts[name]
+
+    def top(self, n):
+        left = n if n >= 0 else max(0, len(self._counts) + n)
+
+        def is_wanted(_):
+            nonlocal left
+            left -= 1
+            return left >= 0
+
+        return [name for name, _ in self._counts.most_common() if is_wanted(name)]
+
+    def reset(self):
+        self._counts, self._last = collections.Counter(), None
+""",
+}
+SHARED = "\n\n_shared = Counter()\nhit = _shared.hit\ntop = _shared.top\nreset = _shared.reset\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", COUNTERS.values(), ids=COUNTERS)
+def test_right_solutions_of_other_shapes_score_one(source: str) -> None:
+    bundle = AGENT.bundle(AGENT.tasks().get("test/no-globals"))
+    solved = overlaid(bundle.given, Snapshot({"counter.py": (source + SHARED).encode()}))
+    report = asyncio.run(AGENT.grade(load_backend(), bundle, solved))
+    assert report.share == 1.0, [(one.name, one.reason) for one in report.results if not one.passed]

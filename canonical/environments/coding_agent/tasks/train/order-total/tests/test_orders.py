@@ -1,7 +1,7 @@
 import ast
 import random
 
-from grading import SolutionError, hidden_code, same
+from grading import SolutionError, same
 
 
 def reference(order):
@@ -87,8 +87,7 @@ def functions(solution):
 
 def assert_small_pieces(solution):
     """Without its pieces made smaller, or with code that nobody can read, the module is what it was, and nothing has been done."""
-    source = solution.read("orders.py")
-    assert not hidden_code(source)
+    source = solution.readable("orders.py")
     assert all(len(line) <= 110 for line in source.splitlines())
     begins = [node.lineno for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
     assert len(begins) == len(set(begins))

@@ -2,7 +2,7 @@ import ast
 import json
 import random
 
-from grading import hidden_code, same
+from grading import same
 
 
 def summary(rows, more=0):
@@ -105,8 +105,7 @@ def hands_over(report, shared):
 
 def assert_shared(solution):
     """As long as both functions look at the rows themselves, or nobody can read what they do, nothing has been done."""
-    source = solution.read("reports.py")
-    assert not hidden_code(source)
+    source = solution.readable("reports.py")
     found = parts(ast.parse(source))
     shared = used(found, REPORTS[0]) & used(found, REPORTS[1])
     assert all(isinstance(found[name], ast.FunctionDef) and hands_over(found[name], shared) for name in REPORTS)
