@@ -206,6 +206,8 @@ class Solution:
     def readable(self, path: str) -> str:
         """Return the text of a Python file of which a test judges the shape, once all code that runs can be seen in it.
 
+        Ask for each file of the solution: one that nobody has asked for may run, too.
+
         From now on, the processes of this submission are watched, too: one that makes or runs code that stands in no file is
         ended, and what asked for it raises `HiddenCode`.
 

@@ -7,9 +7,10 @@ Code may run when it stands in a file of the standard library, or in a file of t
 ran. Where the standard library makes code itself, in `dataclasses` and `namedtuple`, it must be the text that those made, from
 plain names alone. So it is not enough to be called by them, or to give code the name of a file.
 
-What remains: code that writes the interpreter's memory by other means than `ctypes`, and code that finds this hook among the
-objects of the process and changes it; both need what `readable` refuses. And a submission may hold an interpreter of its own,
-written plainly, with data for a program: all code that runs can be read then, and yet says little.
+What remains: code that writes the interpreter's memory by other means than `ctypes`; code that starts a program by the inner
+functions of `subprocess`, of which the interpreter tells nobody; and code that finds this hook among the objects of the process
+and changes it. All three need what `readable` refuses. And a submission may hold an interpreter of its own, written plainly,
+with data for a program: all code that runs can be read then, and yet says little.
 
 This module also runs inside sandboxes.
 """
@@ -34,6 +35,9 @@ _NEVER = frozenset({
     "cpython.PyInterpreterState_New", "marshal.load", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn",
     "os.system", "pty.spawn", "subprocess.Popen",
 })  # fmt: skip
+
+# Not every version tells of another interpreter that is made, and no hook follows there.
+_INTERPRETERS = frozenset({"_interpreters", "_xxsubinterpreters"})
 
 
 def watch(tell: Callable[[str], None], first: CodeType | None = None) -> None:
@@ -99,6 +103,10 @@ class _Hook:
             case "marshal.loads":
                 frame = self._frame(1)
                 is_good = self._is_cached(frame, args[0]) or self._is_frozen(frame)
+            case "import":
+                # There is a path when machine code is about to be loaded.
+                frame = self._frame(1)
+                is_good = args[0] not in _INTERPRETERS and (args[1] is None or self._is_known(args[1]))
             case "function.__new__":
                 frame, is_good = self._frame(1), self._is_known(args[0].co_filename)
             case "object.__setattr__":
