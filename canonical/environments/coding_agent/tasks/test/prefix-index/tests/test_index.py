@@ -31,22 +31,32 @@ def play(solution, words, name, questions, cpu_s):
 
 
 def many_words(rng):
-    return [f"{rng.randrange(100000):05}" + "x" * rng.randrange(13) for _ in range(50000)]
+    """Return words of digits and a tail; half of them begin with the same letters."""
+    stem = "".join(rng.choice("klmn") for _ in range(4))
+    return [rng.choice(("", stem)) + f"{rng.randrange(100000):05}" + "x" * rng.randrange(9) for _ in range(50000)]
 
 
-def counts(words, length):
+def many_prefixes(rng, words, count):
+    """Return prefixes that differ from one another, so that remembering answers is no way to be fast; a few begin no word."""
+    found = sorted({word[:length] for word in words for length in range(1, 10)})
+    return rng.sample(found, count - 200) + [f"{number}y" for number in rng.sample(range(10**5), 200)]
+
+
+def counts(words):
     found = {}
     for word in words:
-        found[word[:length]] = found.get(word[:length], 0) + 1
+        for length in range(1, 10):
+            if length <= len(word):
+                found[word[:length]] = found.get(word[:length], 0) + 1
     return found
 
 
 def assert_faster(solution):
-    """An index that looks through all words at each question takes seconds here, and nothing has been done."""
+    """An index that looks through all words at each new question takes seconds here, and nothing has been done."""
     rng = random.Random(61)
-    words, questions = many_words(rng), [f"{rng.randrange(100):02}" for _ in range(3000)]
-    known = counts(words, 2)
-    assert same(play(solution, words, "count_prefix", questions, 5), [known.get(question, 0) for question in questions])
+    words = many_words(rng)
+    questions, known = many_prefixes(rng, words, 5000), counts(words)
+    assert same(play(solution, words, "count_prefix", questions, 6), [known.get(question, 0) for question in questions])
     assert_right(solution, 1)
 
 
@@ -104,9 +114,9 @@ def test_prefixes_are_fast(solution):
     rng = random.Random(63)
     words, first = many_words(rng), {}
     for word in sorted(words):
-        first.setdefault(word[:3], word)
-    questions = [f"{rng.randrange(1000):03}" for _ in range(20000)]
-    known = counts(words, 3)
+        for length in range(1, 10):
+            first.setdefault(word[:length], word)
+    questions, known = many_prefixes(rng, words, 20000), counts(words)
     assert same(play(solution, words, "count_prefix", questions, 8), [known.get(question, 0) for question in questions])
     assert same(play(solution, words, "first_with_prefix", questions, 8), [first.get(question) for question in questions])
 
@@ -114,6 +124,8 @@ def test_prefixes_are_fast(solution):
 def test_lengths_are_fast(solution):
     assert_right(solution, 3)
     rng = random.Random(64)
-    words, questions = many_words(rng), [rng.randrange(20) for _ in range(100000)]
+    words, questions = many_words(rng), rng.sample(range(-50000, 10**9), 50000) + list(range(-1, 20)) * 2000
+    rng.shuffle(questions)
     longer = [sum(len(word) > limit for word in words) for limit in range(20)]
-    assert same(play(solution, words, "count_longer", questions, 8), [longer[question] for question in questions])
+    known = [len(words) if question < 0 else longer[question] if question < 20 else 0 for question in questions]
+    assert same(play(solution, words, "count_longer", questions, 8), known)

@@ -54,8 +54,60 @@ def test_damaged_file(solution):
         assert result.stdout == f"1 todo.py: todo.json is damaged\n {damaged}\n", damaged
 
 
+# An item is added while no file may grow beyond a few hundred bytes, which is where the program breaks off.
+BROKEN_OFF = """
+import json, resource, subprocess, sys
+first, second = json.load(sys.stdin)
+add = ["python3", "todo.py", "add"]
+subprocess.run([*add, first], stdout=subprocess.DEVNULL)
+before = open("todo.json", "rb").read()
+small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+subprocess.run([*add, second], preexec_fn=small, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+try:
+    after = open("todo.json", "rb").read()
+except OSError:
+    after = b""
+listed = subprocess.run(["python3", "todo.py", "list"], capture_output=True, text=True).stdout
+print(json.dumps([len(before) > 300, before == after, listed]))
+"""
+
+# The program runs here, where whatever it does to the file is seen: opening for writing, moving, removing, replacing.
+WATCHED = """
+import json, os, runpy, subprocess, sys
+first, second = json.load(sys.stdin)
+subprocess.run(["python3", "todo.py", "add", first], stdout=subprocess.DEVNULL)
+seen, moved = [], []
+def is_list(path):
+    return isinstance(path, (str, bytes)) and os.path.basename(os.fsdecode(path)) == "todo.json"
+def watch(event, args):
+    if event == "open" and is_list(args[0]) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC):
+        seen.append("opened for writing")
+    elif event in ("os.remove", "os.truncate") and is_list(args[0]):
+        seen.append(event)
+    elif event == "os.rename" and is_list(args[0]):
+        seen.append("moved away")
+    elif event == "os.rename" and is_list(args[1]):
+        moved.append(open(args[0], "rb").read())
+sys.addaudithook(watch)
+sys.argv = ["todo.py", "add", second]
+try:
+    runpy.run_path("todo.py", run_name="__main__")
+except SystemExit:
+    pass
+sys.stdout.flush()
+print()
+print(json.dumps([seen, moved[-1:] == [open("todo.json", "rb").read()], second in "".join(map(bytes.decode, moved))]))
+"""
+
+
 def test_replaced_in_one_step(solution):
     assert_kept(solution, 6)
+    rng = random.Random(7)
+    first, second = (" ".join(f"{rng.randrange(10**6):06}" for _ in range(100)) for _ in range(2))
+    done = solution.run(["python3", "-c", BROKEN_OFF], stdin=json.dumps([first, second]))
+    assert json.loads(done.stdout.splitlines()[-1]) == [True, True, f"1 [ ] {first}\n"], done.stdout[-300:]
+    done = solution.run(["python3", "-c", WATCHED], stdin=json.dumps([first, second]))
+    assert json.loads(done.stdout.splitlines()[-1]) == [[], True, True], (done.stdout[-300:], done.stderr[-300:])
     code = "import json, os, subprocess\nsubprocess.run(['python3', 'todo.py', 'add', 'a'])\nbefore = open('todo.json')\nfirst = before.read()\nsubprocess.run(['python3', 'todo.py', 'add', 'b'])\nbefore.seek(0)\nprint(json.dumps([before.read() == first, os.fstat(before.fileno()).st_nlink, os.listdir()]))"
     lines = solution.run(["python3", "-c", code]).stdout.splitlines()
     is_unchanged, links, names = json.loads(lines[-1])

@@ -81,6 +81,7 @@ def test_count_is_fast(solution):
         [rng.sample(range(300000), 100000), rng.randint(250000, 350000)],
         [[rng.randint(0, 999) for _ in range(100000)], rng.randint(900, 1100)],
         [[one] * rng.randint(90000, 100000), 2 * one],
+        [[rng.randint(-(10**9), 10**9) for _ in range(50000)] + [-one, one + 7] * 20000, 7],
     ]
     assert same(play(solution, MANY, cases, 6), [counted(*case) for case in cases])
 
@@ -89,5 +90,7 @@ def test_closest_is_fast(solution):
     assert_right(solution, 3)
     rng = random.Random(43)
     step = rng.randint(3, 99)
-    cases = [rng.sample(range(10**12), 100000), list(range(step * 100000, 0, -step))]
+    # Numbers far apart, in equal steps, and in heaps, so that no guess about how they lie makes up for an order.
+    heaps = [start + 2 * at * at for start in rng.sample(range(0, 10**12, 10**8), 100) for at in rng.sample(range(1, 2000), 500)]
+    cases = [rng.sample(range(10**12), 100000), list(range(step * 100000, 0, -step)), heaps]
     assert same(play(solution, NEAR, cases, 6), [nearest(case) for case in cases])

@@ -59,9 +59,31 @@ def falling(rng):
     return sorted(rng.sample(range(10**7), 100000), reverse=True)
 
 
+def nearly_falling(rng):
+    """Return falling numbers some of which have changed places with their neighbours."""
+    values = falling(rng)
+    for at in rng.sample(range(99999), 8000):
+        values[at], values[at + 1] = values[at + 1], values[at]
+    return values
+
+
+def plateaus(rng):
+    """Return falling numbers each of which stands there a few times."""
+    return [value for value in falling(rng)[::2] for _ in range(rng.randint(1, 3))][:90000]
+
+
+def sawtooth(rng):
+    """Return long falls with a leap after each, higher or lower than the one before."""
+    values = []
+    while len(values) < 100000:
+        start, step = rng.randint(10**6, 10**7), rng.randint(1, 9)
+        values += [start - step * at for at in range(rng.randint(40000, 60000))]
+    return values[:100000]
+
+
 def assert_faster(solution):
     """A window that is looked at as a whole every time takes seconds here, and nothing has been done."""
-    values = falling(random.Random(51))
+    values = nearly_falling(random.Random(51))
     assert same(play(solution, "maxima", values, 30000, 2), shown(fast_maxima(values, 30000)))
     assert_right(solution, 1)
 
@@ -103,11 +125,13 @@ def test_random_medians(solution):
 def test_maxima_are_fast(solution):
     assert_right(solution, 2)
     rng = random.Random(52)
-    for values in (rng.sample(range(10**7), 100000), falling(rng)):
-        assert same(play(solution, "maxima", values, 20000, 4), shown(fast_maxima(values, 20000)))
+    for values in (rng.sample(range(10**7), 100000), falling(rng), nearly_falling(rng), plateaus(rng), sawtooth(rng)):
+        width = rng.randint(19000, 21000)
+        assert same(play(solution, "maxima", values, width, 4), shown(fast_maxima(values, width)))
 
 
 def test_medians_are_fast(solution):
     assert_right(solution, 3)
-    values = random.Random(53).sample(range(10**7), 100000)
-    assert same(play(solution, "medians", values, 20000, 5), shown(fast_medians(values, 20000)))
+    rng = random.Random(53)
+    for values in (rng.sample(range(10**7), 100000), sawtooth(rng)):
+        assert same(play(solution, "medians", values, 20000, 5), shown(fast_medians(values, 20000)))
