@@ -38,7 +38,21 @@ _PARSING = Lock()
 _WRONG = "wrong-"
 _KEYS = {"prompt", "kind", "solution", "limits", "max_turns", "metadata"}
 _ENTRIES = {"task.yaml", "weights.json", "data", "tests", "solutions"}
-_RESOURCES = {part.name: float if part.name == "cpu_s" else int for part in fields(Limits)}
+_RESOURCES = {part.name for part in fields(Limits)}
+_TIMES = ("command_s", "test_s")
+# Far beyond what a task needs, and within what clocks, kernels and JSON of every backend can carry.
+_HIGHEST: dict[str, int] = {
+    "command_s": 86_400,
+    "test_s": 86_400,
+    "cpu_s": 86_400,
+    "memory_bytes": 1 << 40,
+    "processes": 1 << 22,
+    "file_bytes": 1 << 40,
+    "disk_bytes": 1 << 40,
+    "output_bytes": 1 << 30,
+    "open_files": 1 << 20,
+}
+_MAX_TURNS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +196,8 @@ def _check_description(path: Path, inputs: Mapping[str, Any]) -> None:
         if pattern.startswith("/") or ".." in pattern.split("/"):
             raise TaskLoadError(path, f"the glob {pattern!r} of 'solution' must stay in the workspace")
     turns = inputs.get("max_turns", 1)
-    if type(turns) is not int or turns < 1:
-        raise TaskLoadError(path, "'max_turns' must be an integer of at least 1")
+    if type(turns) is not int or not 1 <= turns <= _MAX_TURNS:
+        raise TaskLoadError(path, f"'max_turns' must be an integer from 1 to {_MAX_TURNS}")
     if not isinstance(inputs.get("metadata", {}), dict):
         raise TaskLoadError(path, "'metadata' must be a mapping")
 
@@ -192,15 +206,19 @@ def _limits(root: Path, inputs: Mapping[str, Any]) -> tuple[dict[str, float], Li
     path, given = root / "task.yaml", inputs.get("limits", {})
     if not isinstance(given, dict):
         raise TaskLoadError(path, "'limits' must be a mapping")
-    known = {"command_s": float, "test_s": float, **_RESOURCES}
     for key, value in given.items():
-        if key not in known:
-            raise TaskLoadError(path, f"'limits' has the unknown key {key}; its keys are {', '.join(known)}")
-        is_number = type(value) is int or (known[key] is float and type(value) is float)
-        if not is_number or not 0 < value < float("inf"):
-            kind = "number" if known[key] is float else "integer"
-            raise TaskLoadError(path, f"the limit {key} must be a positive {kind}")
-    times = {key: float(given[key]) for key in ("command_s", "test_s") if key in given}
+        if key not in _HIGHEST:
+            raise TaskLoadError(
+                path, f"'limits' has the unknown key {key}; its keys are {', '.join(_HIGHEST)}"
+            )
+        takes_parts = key.endswith("_s")
+        if (
+            not (type(value) is int or (takes_parts and type(value) is float))
+            or not 0 < value <= _HIGHEST[key]
+        ):
+            kind = "number" if takes_parts else "integer"
+            raise TaskLoadError(path, f"the limit {key} must be a positive {kind} of at most {_HIGHEST[key]}")
+    times = {key: float(given[key]) for key in _TIMES if key in given}
     resources = {key: value for key, value in given.items() if key in _RESOURCES}
     return times, replace(Limits(), **resources)
 

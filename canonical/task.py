@@ -16,6 +16,9 @@ from typing import Any
 from canonical.content import JSON
 from canonical.strict_json import InvalidJSONError, read_json
 
+MAX_WEIGHT = 1e6
+"""The greatest weight of a hidden test; the sum of many such is still an ordinary number."""
+
 _NOTHING: Mapping[str, JSON] = MappingProxyType({})
 
 
@@ -262,8 +265,6 @@ def _task_of_row(path: Path, number: int, line: str) -> Task:
 
 
 def _task_of_bundle(bundle: Path) -> Task:
-    import yaml  # noqa: PLC0415 - only bundles need YAML
-
     description, weights_file = bundle / "task.yaml", bundle / "weights.json"
     for path, is_there in (
         (description, Path.is_file),
@@ -273,16 +274,7 @@ def _task_of_bundle(bundle: Path) -> Task:
     ):
         if not is_there(path):
             raise TaskLoadError(path, "is missing from the bundle")
-    text = _read(description)
-    try:
-        inputs: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else int(mark.line) + 1
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise TaskLoadError(description, f"is not YAML: {reason}", line) from error
-    except RecursionError:
-        raise TaskLoadError(description, "is not YAML that can be read: it is nested too deeply") from None
+    inputs = _read_yaml(description)
     if not isinstance(inputs, dict) or not all(isinstance(key, str) for key in inputs):
         raise TaskLoadError(description, "must be a mapping with text keys")
     try:
@@ -293,8 +285,61 @@ def _task_of_bundle(bundle: Path) -> Task:
     if not isinstance(weights, dict) or not weights:
         raise TaskLoadError(weights_file, "must map at least one test to its weight")
     for test, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
-            raise TaskLoadError(weights_file, f"the weight of {test!r} must be a positive finite number")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= MAX_WEIGHT:
+            raise TaskLoadError(
+                weights_file, f"the weight of {test!r} must be a positive number of at most {MAX_WEIGHT:,.0f}"
+            )
     return Task(
         id=f"{bundle.parent.name}/{bundle.name}", inputs=inputs, secret={"weights": weights}, folder=bundle
     )
+
+
+def _read_yaml(path: Path) -> Any:
+    import yaml  # noqa: PLC0415 - only bundles need YAML
+
+    loader = None
+    try:
+        loader = yaml.SafeLoader(_read(path))
+        node = loader.get_single_node()
+        _refuse_repeated_keys(path, node)
+        return None if node is None else loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else int(mark.line) + 1
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise TaskLoadError(path, f"is not YAML: {reason}", line) from error
+    except RecursionError:
+        raise TaskLoadError(path, "is not YAML that can be read: it is nested too deeply") from None
+    except TaskLoadError:
+        raise
+    except ValueError as error:
+        # A number or a date of the right form that Python cannot hold.
+        raise TaskLoadError(path, f"holds a value that cannot be read: {error}") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _refuse_repeated_keys(path: Path, root: Any) -> None:
+    """Refuse what the loader takes without a word: of two equal keys of a mapping it keeps the last."""
+    nodes, known = [root], set()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in known or not isinstance(getattr(node, "value", None), list):
+            continue
+        known.add(id(node))
+        lines: dict[tuple[str, str], int] = {}
+        for child in node.value:
+            if not isinstance(child, tuple):
+                nodes.append(child)
+                continue
+            key, value = child
+            nodes += [key, value]
+            if not isinstance(key.value, str):
+                continue
+            line, name = key.start_mark.line + 1, (key.tag, key.value)
+            if name in lines:
+                raise TaskLoadError(
+                    path, f"the key {key.value!r:.80} was already used in line {lines[name]}", line
+                )
+            lines[name] = line

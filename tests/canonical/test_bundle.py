@@ -65,11 +65,18 @@ def test_a_bundle_is_read_whole(tmp_path: Path) -> None:
         ({"task.yaml": GOOD["task.yaml"].replace(": 8", ": 8.5")}, "task.yaml", "processes must be a positive integer"),
         ({"task.yaml": GOOD["task.yaml"].replace(": 5", ": .inf")}, "task.yaml", "JSON cannot carry"),
         ({"task.yaml": GOOD["task.yaml"].replace(": 5", ": 0")}, "task.yaml", "test_s must be a positive number"),
+        ({"task.yaml": GOOD["task.yaml"].replace("test_s: 5", "cpu_s: 1.0e+300")}, "task.yaml", "cpu_s must be a positive number of at most 86400"),
+        ({"task.yaml": GOOD["task.yaml"].replace("test_s: 5", "test_s: 1e300")}, "task.yaml", "test_s must be a positive number of at most 86400"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 8", f": 1{'0' * 400}")}, "task.yaml", "processes must be a positive integer of at most 4194304"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 8", f": 1{'0' * 5000}")}, "task.yaml", "holds a value that cannot be read"),
         ({"task.yaml": GOOD["task.yaml"].replace(": 9", ": 0")}, "task.yaml", "'max_turns' must be"),
+        ({"task.yaml": GOOD["task.yaml"].replace(": 9", f": 1{'0' * 400}")}, "task.yaml", "'max_turns' must be an integer from 1 to 1000000"),
         ({"task.yaml": "prompt: [a"}, "task.yaml", "is not YAML"),
         ({"weights.json": '{"test_a": 1, "test_b": 1}'}, "weights.json", "'test_b', which no file"),
         ({"weights.json": '{"test_b": 1}'}, "tests/test_a.py", "test_a has no weight"),
-        ({"weights.json": '{"test_a": 0}'}, "weights.json", "positive finite number"),
+        ({"weights.json": '{"test_a": 0}'}, "weights.json", "the weight of 'test_a' must be a positive number of at most 1,000,000"),
+        ({"weights.json": '{"test_a": 1e308}'}, "weights.json", "the weight of 'test_a' must be"),
+        ({"weights.json": f'{{"test_a": 1{"0" * 400}}}'}, "weights.json", "the weight of 'test_a' must be"),
         ({"weights.json": None}, "weights.json", "is missing"),
         ({"tests/test_b.py": "def test_a(solution): ..."}, "tests/test_b.py", "already defined in tests/test_a.py"),
         ({"tests/test_a.py": "def test_a(): ..."}, "tests/test_a.py", "must take one argument"),
@@ -88,6 +95,29 @@ def test_a_mistake_is_told_with_its_file_and_reason(
         load_bundles(make(tmp_path, **changes))
     assert caught.value.path == tmp_path / "train" / "one" / place
     assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("prompt: a\nkind: b\nsolution: ['*.py']\nprompt: c\n", 4, "'prompt' was already used in line 1"),
+        ("limits: {test_s: 5, test_s: 6}\n", 1, "'test_s' was already used in line 1"),
+        ("metadata:\n- a: 1\n  b: 2\n  a: 3\n", 4, "'a' was already used in line 2"),
+    ],
+)
+def test_a_key_that_appears_twice_is_told_with_its_line(
+    tmp_path: Path, text: str, line: int, reason: str
+) -> None:
+    with pytest.raises(TaskLoadError) as caught:
+        load_bundles(make(tmp_path, **{"task.yaml": text}))
+    assert (caught.value.path.name, caught.value.line) == ("task.yaml", line)
+    assert reason in caught.value.reason
+
+
+def test_equal_keys_of_different_mappings_are_no_repetition(tmp_path: Path) -> None:
+    metadata = "metadata: {a: &one {x: 1}, b: {x: 2}, c: [*one, *one]}\n"
+    (task,) = load_bundles(make(tmp_path, **{"task.yaml": GOOD["task.yaml"] + metadata}))
+    assert task.inputs["metadata"] == {"a": {"x": 1}, "b": {"x": 2}, "c": [{"x": 1}, {"x": 1}]}
 
 
 def test_a_link_in_a_bundle_is_refused(tmp_path: Path) -> None:
