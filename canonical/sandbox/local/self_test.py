@@ -7,7 +7,10 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
 from secrets import token_hex
 
 from canonical.sandbox.local.confinement import Confinement
@@ -117,6 +120,8 @@ _TRIED = (
 # Buffers of sockets and pipes, which no process counts as its own; only a control group holds them.
 _KERNEL_MEMORY = "memory of the kernel"
 
+_DECOY = "rosetta-self-test-"
+
 Start = Callable[[Hub, Limits], Awaitable[Sandbox]]
 
 
@@ -171,20 +176,17 @@ async def self_test(name: str, home: Hub, confinement: Confinement, start: Start
 
 async def _intrude(sandbox: Sandbox) -> dict[str, list[str]]:
     with (
-        tempfile.NamedTemporaryFile("w", prefix="rosetta-self-test-") as secret,
+        decoy() as secret,
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
     ):
-        secret.write("a secret of the host")
-        secret.flush()
-        os.chmod(secret.name, 0o644)  # noqa: PTH101 - only isolation may keep it from being read
         name = f"rosetta-{token_hex(8)}"
         abstract.bind(f"\0{name}")
         abstract.listen()
         about = {
             "port": server.getsockname()[1],
             "abstract": name,
-            "file": secret.name,
+            "file": str(secret),
             "variables": sorted(set(os.environ) - {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "PWD"}),
             "file_bytes": _SMALL.file_bytes,
             "memory_bytes": _SMALL.memory_bytes,
@@ -202,6 +204,35 @@ async def _intrude(sandbox: Sandbox) -> dict[str, list[str]]:
             f"the self-test of a sandbox ended with status {done.exit_code}: {said}"
         ) from None
     return went
+
+
+@contextmanager
+def decoy() -> Iterator[Path]:
+    """Lend a file of the host that everyone may read, and remove those that processes have left that were killed meanwhile.
+
+    Whoever lends one holds a lock on it as long as the process lives.
+    """
+    folder = Path(tempfile.gettempdir())
+    for left in folder.glob(f"{_DECOY}*"):
+        with suppress(OSError):
+            if left.is_file():
+                with left.open("rb") as file:
+                    flock(file, LOCK_EX | LOCK_NB)
+                    left.unlink()
+    while True:
+        with tempfile.NamedTemporaryFile("w", prefix=_DECOY, delete=False) as secret:
+            path = Path(secret.name)
+            try:
+                flock(secret, LOCK_EX)
+                secret.write("a secret of the host")
+                secret.flush()
+                os.fchmod(secret.fileno(), 0o644)  # only isolation may keep it from being read
+                # Another process may have taken it for a left one before it was locked.
+                if os.fstat(secret.fileno()).st_nlink:
+                    yield path
+                    return
+            finally:
+                path.unlink(missing_ok=True)
 
 
 async def _is_held(sandbox: Sandbox, program: str, limit: Limit) -> bool:

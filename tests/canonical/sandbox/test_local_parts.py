@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import struct
+import tempfile
+from fcntl import LOCK_EX, flock
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from canonical.sandbox.local import seccomp
 from canonical.sandbox.local.inside import frames
 from canonical.sandbox.local.inside.processes import Output
+from canonical.sandbox.local.self_test import decoy
 
 FRAMES = st.tuples(
     st.integers(0, 2**32 - 1), st.integers(0, 255), st.lists(st.binary(max_size=50), max_size=6)
@@ -154,3 +158,19 @@ def test_calls_of_other_architectures_end_the_process(machine: str) -> None:
         assert verdict(program, architecture, 63) == expected
     # The 32-bit pointers of x32.
     assert verdict(program, ARCHITECTURES[machine], 0x40000000 | 59) == KILLED
+
+
+def test_the_file_of_a_self_test_that_was_killed_is_gone_after_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a process that still lives stays, and so does what is no such file."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead, alive, folder = (tmp_path / f"rosetta-self-test-{name}" for name in ("dead", "alive", "folder"))
+    dead.write_text("left")
+    folder.mkdir()
+    with alive.open("w") as held:
+        flock(held, LOCK_EX)
+        with decoy() as lent:
+            assert lent.read_text() == "a secret of the host"
+            assert set(tmp_path.iterdir()) == {alive, folder, lent}
+        assert set(tmp_path.iterdir()) == {alive, folder}
