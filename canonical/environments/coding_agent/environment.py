@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canonical.bundle import Bundle, load_bundles, read_bundle
+from canonical.bundle import Bundle, load_bundles, overlaid, read_bundle
 from canonical.content import JSON, quote
 from canonical.environment import Environment
 from canonical.environments.coding_agent.edits import Edit, EditError, apply_edits
@@ -458,6 +458,30 @@ class CodingAgent(Environment[Desk]):
             if paths:
                 yield ToolCall("bash", {"command": f"{command} -- {shlex.join(paths)}"})
         yield ToolCall("submit_solution", {})
+
+    async def flaws(self, task: Task) -> Sequence[str]:
+        """Return which hidden tests the oracle fails, and why; if none, which wrong patches are paid in full."""
+        bundle = await asyncio.to_thread(self.bundle, task)
+        given = {path: data for path, data in bundle.given.files.items() if path not in bundle.removed}
+        start = Snapshot(files=given, executable=bundle.given.executable - set(bundle.removed))
+        backend = self._backend or _default_backend()
+
+        async def graded(patch: Snapshot) -> Report:
+            return await self.grade(backend, bundle, overlaid(start, patch))
+
+        try:
+            oracle = await graded(bundle.oracle)
+            failed = [result for result in oracle.results if not result.passed]
+            if failed:
+                return [f"the oracle fails {result.name}: {result.reason}" for result in failed]
+            reports = await asyncio.gather(*map(graded, bundle.wrong.values()))
+        except (GradingError, SubmissionError) as error:
+            return [f"its known solutions cannot be graded: {error}"]
+        return [
+            f"the wrong patch {name!r} passes every hidden test"
+            for name, report in zip(bundle.wrong, reports, strict=True)
+            if report.share == 1.0
+        ]
 
     def random_call(self, task: Task, rng: random.Random) -> ToolCall:
         """Return what an agent without a plan might do."""
