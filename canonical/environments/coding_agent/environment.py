@@ -184,7 +184,7 @@ class CodingAgent(Environment[Desk]):
     """
 
     name = "coding_agent"
-    version = "3"
+    version = "4"
     max_turns = 60
     reward = RewardSpec(low=0.0, high=1.0)
     rubric = HiddenTests()
