@@ -15,6 +15,7 @@ from typing import Any
 
 from canonical.content import JSON
 from canonical.strict_json import InvalidJSONError, read_json
+from canonical.strict_yaml import InvalidYAMLError, read_yaml
 
 MAX_WEIGHT = 1e6
 """The greatest weight of a hidden test; the sum of many such is still an ordinary number."""
@@ -274,7 +275,10 @@ def _task_of_bundle(bundle: Path) -> Task:
     ):
         if not is_there(path):
             raise TaskLoadError(path, "is missing from the bundle")
-    inputs = _read_yaml(description)
+    try:
+        inputs = read_yaml(_read(description))
+    except InvalidYAMLError as error:
+        raise TaskLoadError(description, error.reason, error.line) from error
     if not isinstance(inputs, dict) or not all(isinstance(key, str) for key in inputs):
         raise TaskLoadError(description, "must be a mapping with text keys")
     try:
@@ -292,54 +296,3 @@ def _task_of_bundle(bundle: Path) -> Task:
     return Task(
         id=f"{bundle.parent.name}/{bundle.name}", inputs=inputs, secret={"weights": weights}, folder=bundle
     )
-
-
-def _read_yaml(path: Path) -> Any:
-    import yaml  # noqa: PLC0415 - only bundles need YAML
-
-    loader = None
-    try:
-        loader = yaml.SafeLoader(_read(path))
-        node = loader.get_single_node()
-        _refuse_repeated_keys(path, node)
-        return None if node is None else loader.construct_document(node)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else int(mark.line) + 1
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise TaskLoadError(path, f"is not YAML: {reason}", line) from error
-    except RecursionError:
-        raise TaskLoadError(path, "is not YAML that can be read: it is nested too deeply") from None
-    except TaskLoadError:
-        raise
-    except ValueError as error:
-        # A number or a date of the right form that Python cannot hold.
-        raise TaskLoadError(path, f"holds a value that cannot be read: {error}") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
-
-
-def _refuse_repeated_keys(path: Path, root: Any) -> None:
-    """Refuse what the loader takes without a word: of two equal keys of a mapping it keeps the last."""
-    nodes, known = [root], set()
-    while nodes:
-        node = nodes.pop()
-        if id(node) in known or not isinstance(getattr(node, "value", None), list):
-            continue
-        known.add(id(node))
-        lines: dict[tuple[str, str], int] = {}
-        for child in node.value:
-            if not isinstance(child, tuple):
-                nodes.append(child)
-                continue
-            key, value = child
-            nodes += [key, value]
-            if not isinstance(key.value, str):
-                continue
-            line, name = key.start_mark.line + 1, (key.tag, key.value)
-            if name in lines:
-                raise TaskLoadError(
-                    path, f"the key {key.value!r:.80} was already used in line {lines[name]}", line
-                )
-            lines[name] = line

@@ -69,7 +69,7 @@ def test_a_baseline_is_written_as_a_user_would_and_knows_no_episode(baseline: Pa
 
 def test_canonical_imports_the_standard_library_and_pydantic() -> None:
     allowed = {"pydantic", "pydantic_core", "canonical"}
-    on_use = {"canonical/task.py": {"yaml"}, "canonical/chat.py": {"openai"}}
+    on_use = {"canonical/strict_yaml.py": {"yaml"}, "canonical/chat.py": {"openai"}}
     # Runs with the repository that is graded, where pytest is.
     on_use |= {"canonical/grading/reporter.py": {"pytest"}}
     on_use |= {f"canonical/sandbox/{name}.py": {name} for name in ("docker", "e2b", "modal")}
