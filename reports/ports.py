@@ -162,6 +162,16 @@ class TripRow:
     cells: tuple[TripCell, ...]
 
 
+TRIPS = (
+    "A source ported to another framework, lifted out of it there, and ported back. A cell says in how many episodes both "
+    "ends are the same: rewards, ends and causes step by step, the return when both are over. A framework that shows no end "
+    "gets one more message without a call, after which its agents ask for the reward. A way adds what the ledgers of its two "
+    "ports name: tools may be written into the prompt, a tool for text may join the others, and a call of an unknown tool is "
+    "answered where it is seen first, so that only that side counts it as a turn."
+)
+"""What a table of round trips compares."""
+
+
 def groups_of(matrix: PortMatrix) -> list[PortGroup]:
     """Return the ports of a matrix as rows: the hand-written Wordles, other sources of frameworks, and libraries of tasks."""
     by_place = {(port.source.name, port.target.framework): port for port in matrix.ports}
@@ -281,12 +291,8 @@ def render_matrix(matrix: PortMatrix) -> str:
 
 
 def _trips(trips: Sequence[RoundTrip]) -> list[str]:
-    how = (
-        "A source ported to another framework, lifted out of it there, and ported back. A cell says in how many episodes both "
-        "ends are the same."
-    )
     lines = [
-        how,
+        TRIPS,
         "",
         f"| source | through | episodes | {' | '.join(ASPECTS)} |",
         f"| --- | --- | --- |{' --- |' * len(ASPECTS)}",

@@ -33,14 +33,13 @@ from canonical.bridge.beside import serve_beside
 from canonical.bridge.imports import import_named, read_rows
 from canonical.bridge.source import (
     COMPILED,
-    TEXT_SPEC,
-    TEXT_TOOL,
     LiftError,
     LiftOptions,
     SourceFacts,
     identifier,
     no_limit,
     task_ids,
+    text_spec_beside,
 )
 from canonical.catalogue import load_environment
 from canonical.environment import Environment
@@ -368,6 +367,7 @@ class NeMoGymLifter:
                 raise LiftError(f"{reference} cannot be lifted: {error}") from error
             is_gymnasium = {"/reset", "/step"} <= routes and "/seed_session" not in routes
             tools, losses = _offered(rows, set() if is_gymnasium else routes)
+            text = text_spec_beside(tools)
             losses = [*(_GYMNASIUM if is_gymnasium else _VERIFIED), *_LOSSES, *losses]
             losses += _losses_of(setting, is_example=options.data is None)
             if setting.max_steps is None:
@@ -379,8 +379,8 @@ class NeMoGymLifter:
                     source=f"nemo_gym:{reference}",
                     packages={"nemo-gym": version("nemo-gym")},
                     tasks=tuple(Task(id=task) for task in rows),
-                    tools=(*tools, TEXT_SPEC),
-                    text_tool=TEXT_TOOL,
+                    tools=(*tools, text),
+                    text_tool=text.name,
                     aggregation=Aggregation.SUM if is_gymnasium else Aggregation.TERMINAL,
                     max_turns=setting.max_steps or options.max_turns,
                     losses=tuple(losses),
@@ -435,11 +435,7 @@ async def _routes(connection: Connection) -> set[str]:
 
 
 def _offered(rows: Mapping[str, Row], routes: set[str]) -> tuple[list[ToolSpec], list[Loss]]:
-    """Return every tool of the rows, each once, and what is lost by that.
-
-    Raises:
-        LiftError: One has the name that stands for text.
-    """
+    """Return every tool of the rows, each once, and what is lost by that."""
     losses = {loss for row in rows.values() for loss in row.losses}
     tools: dict[str, ToolSpec] = {}
     kinds: dict[str, set[str]] = {}
@@ -447,8 +443,6 @@ def _offered(rows: Mapping[str, Row], routes: set[str]) -> tuple[list[ToolSpec],
         for tool in row.tools:
             tools.setdefault(tool.name, tool)
             kinds.setdefault(tool.name, set()).add(json.dumps(tool.to_json(), sort_keys=True))
-    if TEXT_TOOL in tools:
-        raise LiftError(f"the rows have a tool {TEXT_TOOL}, a name that stands for assistant text here")
     if any(len(row.tools) != len(tools) for row in rows.values()):
         note = "rows differ in their tools; here every episode offers all of them, and the server answers what it answers"
         losses.add(Loss(PieceName.TOOLS, "approximated", note))

@@ -29,14 +29,13 @@ from canonical.bridge.beside import serve_beside
 from canonical.bridge.imports import find_named, import_named, read_rows
 from canonical.bridge.source import (
     COMPILED,
-    TEXT_SPEC,
-    TEXT_TOOL,
     LiftError,
     LiftOptions,
     SourceFacts,
     identifier,
     no_limit,
     task_ids,
+    text_spec_beside,
 )
 from canonical.catalogue import load_environment
 from canonical.content import JSON, Block, ErrorCode, Image, Message, Observation, Text
@@ -408,23 +407,27 @@ async def _examine_other(
                 Concern.TOOL_SCHEMA,
             )
         )
+    text = text_spec_beside(opened.tools)
     if takes_text:
-        losses.append(_TERMINAL)
+        losses.append(_terminal(text.name))
     return SourceFacts(
         **common,
         tasks=tuple(Task(id=task) for task in places),
-        tools=(*opened.tools, *((TEXT_SPEC,) if takes_text else ())),
-        text_tool=TEXT_TOOL if takes_text else None,
+        tools=(*opened.tools, *((text,) if takes_text else ())),
+        text_tool=text.name if takes_text else None,
         losses=tuple(losses),
     )
 
 
-_TERMINAL = Loss(
-    PieceName.TOOLS,
-    "approximated",
-    f"the terminal tool, which no model of ORS sees, is offered as the tool {TEXT_TOOL}; a message without a call goes there",
-    Concern.TOOL_SCHEMA,
-)
+def _terminal(name: str) -> Loss:
+    return Loss(
+        PieceName.TOOLS,
+        "approximated",
+        f"the terminal tool, which no model of ORS sees, is offered as the tool {name}; a message without a call goes there",
+        Concern.TOOL_SCHEMA,
+    )
+
+
 _STATE = Loss(
     PieceName.STATE_BETWEEN_TURNS,
     "approximated",

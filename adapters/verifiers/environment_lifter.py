@@ -19,13 +19,12 @@ from adapters.verifiers.messages import clean
 from adapters.verifiers.turns import Asked, Outcome, Turns, rollout_loop
 from canonical.adapter import Loss, SessionError
 from canonical.bridge.source import (
-    TEXT_SPEC,
-    TEXT_TOOL,
     LiftError,
     LiftOptions,
     SourceFacts,
     identifier,
     no_limit,
+    text_spec_beside,
 )
 from canonical.content import JSON
 from canonical.reward import Aggregation
@@ -153,6 +152,7 @@ async def lift_environment(
     limit = getattr(environment, "max_turns", -1)
     async with rollout_loop() as loop:
         tools = await _tools(lifted, loop, reference)
+        text = text_spec_beside(tools)
         yield LiftedSource(
             SourceFacts(
                 name=identifier(reference.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]),
@@ -160,8 +160,8 @@ async def lift_environment(
                 source=f"verifiers:{reference}",
                 packages={"verifiers": version("verifiers")},
                 tasks=lifted.tasks,
-                tools=(*tools, TEXT_SPEC),
-                text_tool=TEXT_TOOL,
+                tools=(*tools, text),
+                text_tool=text.name,
                 aggregation=Aggregation.TERMINAL,
                 # One more than the source's own limit, so that the source ends the episode, and not the bridge.
                 max_turns=limit + 1 if isinstance(limit, int) and limit > 0 else options.max_turns,
@@ -176,7 +176,7 @@ async def _tools(lifted: _Environment, loop: asyncio.AbstractEventLoop, referenc
     """Return every tool that a rollout offers, by beginning the first one.
 
     Raises:
-        LiftError: It cannot be played, or a tool has the name that stands for text.
+        LiftError: It cannot be played.
     """
     session = LiftedSession(lifted.roll, loop)
     try:
@@ -189,8 +189,6 @@ async def _tools(lifted: _Environment, loop: asyncio.AbstractEventLoop, referenc
     members: Iterable[Any] = (environment, *getattr(environment, "envs", ()))
     known = [tool for member in members for tool in read_tools(Asked((), member.tool_defs or ()))]
     tools: Mapping[str, ToolSpec] = {tool.name: tool for tool in (*known, *opened.tools)}
-    if TEXT_TOOL in tools:
-        raise LiftError(f"{reference} has a tool {TEXT_TOOL}, a name that stands for assistant text here")
     return list(tools.values())
 
 

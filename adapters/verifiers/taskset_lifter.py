@@ -24,7 +24,7 @@ from adapters.verifiers.losses import LOSSES
 from adapters.verifiers.scripted_model import serve_model
 from adapters.verifiers.turns import Asked, Outcome, Turns, rollout_loop
 from canonical.adapter import Loss, SessionError
-from canonical.bridge.source import TEXT_SPEC, TEXT_TOOL, LiftError, LiftOptions, SourceFacts, identifier
+from canonical.bridge.source import LiftError, LiftOptions, SourceFacts, identifier, text_spec_beside
 from canonical.reward import Aggregation
 from canonical.step import Cause
 from canonical.stone import Concern, PieceName
@@ -212,6 +212,7 @@ async def lift_task_set(
             raise LiftError(f"{reference} has no tasks")
         async with rollout_loop() as loop, lifted.serving(loop):
             tools = await _tools(lifted, loop, reference)
+            text = text_spec_beside(tools)
             yield LiftedSource(
                 SourceFacts(
                     name=identifier(reference.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]),
@@ -219,8 +220,8 @@ async def lift_task_set(
                     source=f"verifiers:{reference}",
                     packages={"verifiers": version("verifiers")},
                     tasks=tuple(Task(id=task) for task in lifted.tasks),
-                    tools=(*tools, TEXT_SPEC),
-                    text_tool=TEXT_TOOL,
+                    tools=(*tools, text),
+                    text_tool=text.name,
                     aggregation=Aggregation.TERMINAL,
                     # One more than Verifiers is told, so that Verifiers ends the episode, and not the bridge.
                     max_turns=options.max_turns + 1,
@@ -250,7 +251,7 @@ async def _tools(lifted: _TaskSet, loop: asyncio.AbstractEventLoop, reference: s
     """Return the tools that the first rollout offers.
 
     Raises:
-        LiftError: It cannot be played, or a tool has the name that stands for text.
+        LiftError: It cannot be played.
     """
     session = LiftedSession(lifted.roll, loop)
     try:
@@ -259,8 +260,6 @@ async def _tools(lifted: _TaskSet, loop: asyncio.AbstractEventLoop, reference: s
         raise LiftError(f"the first task of {reference} cannot be played: {error}") from error
     finally:
         await session.close()
-    if any(tool.name == TEXT_TOOL for tool in opened.tools):
-        raise LiftError(f"{reference} has a tool {TEXT_TOOL}, a name that stands for assistant text here")
     return list(opened.tools)
 
 

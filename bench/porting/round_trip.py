@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bench.client import WorkerError
@@ -23,6 +24,9 @@ from canonical.reference import ReferenceSession
 from canonical.tool import ToolCall
 from canonical.transcript import Action, Transcript
 
+LAST_WORD = "I have nothing more to do."
+"""What is said to an episode that is over at its origin and still goes on at the end of the way."""
+
 
 async def go_round(request: SourceRequest, surveyed: Surveyed, home: Stack, through: Stack) -> RoundTrip:
     """Bring a running source to another framework and back, and play its episodes at both ends.
@@ -36,8 +40,9 @@ async def go_round(request: SourceRequest, surveyed: Surveyed, home: Stack, thro
     trip = RoundTrip(source=request.name, framework=request.framework, through=through.adapter)
     name = f"{through.adapter}:{COMPILED}{surveyed.running.environment}"
     try:
-        # Where tasks are seeds, as many as the origin has tasks.
-        options = LiftOptions(tasks=len(surveyed.running.facts.tasks))
+        # Where tasks are seeds, as many as the origin has tasks; where no turn is the last, the origin's last.
+        facts = surveyed.running.facts
+        options = LiftOptions(tasks=len(facts.tasks), max_turns=facts.max_turns)
         lifted = find_source(name, release=through.release.label, options=options)
         async with run_source(lifted) as running, open_side(home, running.environment) as side:
             return await _compare(trip, surveyed, bridged(running), side)
@@ -52,14 +57,23 @@ async def _compare(
     origin = surveyed.environment
     places = dict(_places(origin, returned))
 
+    async def play_back(episode: PortEpisode) -> Transcript:
+        async with connect_session(side.worker, side.environment, url=side.url) as session:
+            return (await play_session(session, episode, returned)).transcript
+
     async def both(episode: PortEpisode) -> tuple[Transcript, Transcript]:
         async with gate:
-            first = (await play_session(ReferenceSession(origin), episode, origin)).transcript
-            steps = next((i + 1 for i, step in enumerate(first.steps) if step.result.cause), len(first.steps))
+            whole = (await play_session(ReferenceSession(origin), episode, origin)).transcript
+            steps = next((i + 1 for i, step in enumerate(whole.steps) if step.result.cause), len(whole.steps))
+            first = replace(whole, steps=whole.steps[:steps])
             actions = [as_json(translated(action, returned)) for action in episode.read_actions()[:steps]]
             back = episode.model_copy(update={"task": places[episode.task], "actions": actions})
-            async with connect_session(side.worker, side.environment, url=side.url) as session:
-                return first, (await play_session(session, back, returned)).transcript
+            last = await play_back(back)
+            if _is_over(first) and not _is_over(last):
+                # A framework that shows no end scores an episode when its model has nothing more to call.
+                said = as_json(translated(LAST_WORD, returned))
+                last = await play_back(back.model_copy(update={"actions": [*actions, said]}))
+            return first, last
 
     chosen = [episode for episode in surveyed.episodes if episode.task in places]
     played = await asyncio.gather(*map(both, chosen))
@@ -67,7 +81,8 @@ async def _compare(
     differing: dict[str, str] = {}
     for first, last in played:
         for aspect in ASPECTS:
-            one, other = _shown(aspect, first, len(last.steps)), _shown(aspect, last, len(last.steps))
+            steps = min(len(first.steps), len(last.steps))
+            one, other = _shown(aspect, first, steps), _shown(aspect, last, steps)
             if one == other:
                 equal[aspect] += 1
             else:
@@ -91,15 +106,20 @@ def _places(origin: BridgedEnvironment, returned: BridgedEnvironment) -> Iterato
                 yield mine.id, other.id
 
 
+def _is_over(transcript: Transcript) -> bool:
+    return any(step.result.cause is not None for step in transcript.steps)
+
+
 def translated(action: Action, environment: BridgedEnvironment) -> Action:
     """Return an action as an environment takes it that went through another framework: a call as text, or text as a call."""
     names = {tool.name for tool in environment.tools}
-    if isinstance(action, str):
-        if environment.text_tool is None and TEXT_TOOL in names:
-            return ToolCall(TEXT_TOOL, {"text": action})
-        return action
-    if environment.text_tool is not None and action.name not in names:
-        return write_calls([action])
+    if isinstance(action, ToolCall):
+        if environment.text_tool is None or action.name in names:
+            return action
+        action = write_calls([action])
+    # On the way, the text of the origin has become a tool.
+    if environment.text_tool != TEXT_TOOL and TEXT_TOOL in names:
+        return ToolCall(TEXT_TOOL, {"text": action})
     return action
 
 
@@ -117,7 +137,7 @@ def _shown(aspect: str, transcript: Transcript, steps: int) -> Sequence[Any]:
         case "causes":
             return [None if result.cause is None else result.cause.value for result in results]
         case _:
-            return [results[-1].total if results else 0.0]
+            return [transcript.steps[-1].result.total if transcript.steps else 0.0]
 
 
 def _apart(one: Sequence[Any], other: Sequence[Any]) -> str:

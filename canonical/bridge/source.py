@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -30,6 +32,13 @@ TEXT_SPEC = ToolSpec(
     },
 )
 """What an agent that must call tools is told of it."""
+
+
+def text_spec_beside(tools: Iterable[ToolSpec]) -> ToolSpec:
+    """Return what is told of the tool for text in a source that has tools of its own, one of which may have its name."""
+    taken = {tool.name for tool in tools}
+    names = itertools.chain([TEXT_TOOL], (f"{TEXT_TOOL}_{number}" for number in itertools.count(2)))
+    return dataclasses.replace(TEXT_SPEC, name=next(name for name in names if name not in taken))
 
 
 COMPILED = "compiled:"

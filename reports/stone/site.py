@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bench.facts import Facts
 from bench.porting.records import ASPECTS, PortMatrix
-from reports.ports import groups_of, made_of, summary_of, trip_rows
+from reports.ports import TRIPS, groups_of, made_of, summary_of, trip_rows
 from reports.stone.inputs import Inputs
 from reports.stone.pages import MEASURED, PORTS, Pages, environment, heads
 from reports.stone.table import Table
@@ -67,6 +67,7 @@ def _ports_page(pages: Pages, matrix: PortMatrix) -> str:
         groups=groups_of(matrix),
         columns=[titles.get(target, target) for target in matrix.targets],
         trips=trip_rows(matrix.round_trips),
+        about_trips=TRIPS,
         aspects=ASPECTS,
         titles=titles,
         unported=matrix.unported,

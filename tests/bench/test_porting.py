@@ -53,6 +53,7 @@ from canonical.bridge.environment import BridgedEnvironment, bridged_environment
 from canonical.bridge.server import lend
 from canonical.bridge.source import TEXT_SPEC, TEXT_TOOL, LiftError, SourceFacts, seed_of, seed_tasks
 from canonical.content import Message, Observation, Text
+from canonical.dialect import write_calls
 from canonical.step import Cause, StepResult
 from canonical.stone import Concern, PieceName
 from canonical.tool import ToolCall
@@ -293,6 +294,18 @@ def test_what_a_framework_declares_absent_is_lost_and_what_it_writes_into_text_i
             TEXT_TOOL,
             (TEXT_SPEC,),
             '<tool_call>{"name":"guess","arguments":{"word":"a"}}</tool_call>',
+        ),
+        (
+            "hi",
+            "respond_2",
+            (TEXT_SPEC, replace(TEXT_SPEC, name="respond_2")),
+            ToolCall(TEXT_TOOL, {"text": "hi"}),
+        ),
+        (
+            ToolCall("guess", {}),
+            "respond_2",
+            (TEXT_SPEC, replace(TEXT_SPEC, name="respond_2")),
+            ToolCall(TEXT_TOOL, {"text": write_calls([ToolCall("guess", {})])}),
         ),
     ],
 )

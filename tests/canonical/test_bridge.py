@@ -29,6 +29,7 @@ from canonical.bridge.source import (
     facts_from_json,
     identifier,
     seed_tasks,
+    text_spec_beside,
 )
 from canonical.bridge.wire import split_address
 from canonical.catalogue import UnknownEnvironmentError, load_environment
@@ -311,3 +312,10 @@ def test_rows_are_read_from_files_and_functions(tmp_path: Path, monkeypatch: pyt
         import_named(str(tmp_path / "none.py"))
     with pytest.raises(LiftError, match="there is no module 'no_such_module_at_all'"):
         import_named("no_such_module_at_all")
+
+
+def test_the_tool_for_text_never_takes_the_name_of_another() -> None:
+    own = [replace(TEXT_SPEC, name=name) for name in ("guess", "respond", "respond_2")]
+    assert text_spec_beside(own[:1]).name == TEXT_TOOL
+    assert text_spec_beside(own).name == "respond_3"
+    assert text_spec_beside(own).parameters == TEXT_SPEC.parameters
