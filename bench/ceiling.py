@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter, abc
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from bench.records import Criterion, Generator, StoppedBy, Verdict
 from bench.stats import Population, TooSmall, quantile, wilson, wilson_minimum_n
@@ -374,6 +374,15 @@ class Point(NamedTuple):
     passed: bool
     stopped_by: StoppedBy | None
     trials: int
+    failed: int
+    """Those of them that failed; a point that passed may have one, as it has a second chance."""
+
+
+class Confirmation(NamedTuple):
+    """How a result fared when it was tried again, each time in a fresh server."""
+
+    passed: int
+    trials: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,6 +403,18 @@ class Bracket:
     """Trials run in all."""
     points: tuple[Point, ...]
     """Every decision, in order."""
+
+    @property
+    def confirmation(self) -> Confirmation | None:
+        """The trials in fresh servers that confirmed `lower`, failed ones included; nothing where it is not confirmed."""
+        return next(
+            (
+                Confirmation(point.trials - point.failed, point.trials)
+                for point in self.points
+                if point.stage == "confirm" and point.passed
+            ),
+            None,
+        )
 
     def __str__(self) -> str:
         if self.censored:
@@ -554,8 +575,31 @@ class Search:
                 row = 0
                 failed.append(verdict)
         passed = row == wanted
-        self._points.append(Point(sessions, stage, passed, None if passed else _common_cause(failed), trials))
+        stopped_by = None if passed else _common_cause(failed)
+        self._points.append(Point(sessions, stage, passed, stopped_by, trials, len(failed)))
         return passed
+
+
+def retrace(plan: abc.Mapping[str, Any], verdicts: abc.Iterable[Verdict]) -> Bracket | None:
+    """Follow a search again by the verdicts that it was told, in their order: they decide what it asked for.
+
+    Args:
+        plan: As the header of a run keeps it.
+        verdicts: Those of its trials.
+
+    Returns:
+        What the search knew after the last of them; nothing where they are not the verdicts of a search by this plan.
+    """
+    try:
+        search = Search(
+            start=min(plan["start"], plan["cap"]),
+            **{name: plan[name] for name in ("cap", "tolerance", "trials", "confirmations")},
+        )
+        for verdict in verdicts:
+            search.tell(verdict)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return search.bracket()
 
 
 def _common_cause(failed: abc.Sequence[Verdict]) -> StoppedBy:

@@ -15,6 +15,7 @@ from reports.wording import (
     STOPPED_BY,
     SUBJECTS,
     describe_condition,
+    describe_confirmation,
     describe_result,
     describe_workload,
     usable_cores,
@@ -107,7 +108,7 @@ def _results(measurements: Measurements) -> list[Block]:
                 Column("Trials", numeric=True),
             ),
             rows=tuple(
-                _result_row(found, cores, several=several)
+                _result_row(measurements, found, cores, several=several)
                 for found in measurements.ceilings
                 if describe_workload(found.workload) == workload
             ),
@@ -138,14 +139,16 @@ def _cores_remark(cores: float | None) -> str:
     return f"Per core divides by all {cores:g} processors of this machine, which the load generator shares with the server."
 
 
-def _result_row(found: Ceiling, cores: float | None, *, several: bool) -> tuple[Entry, ...]:
+def _result_row(
+    measurements: Measurements, found: Ceiling, cores: float | None, *, several: bool
+) -> tuple[Entry, ...]:
     most = "at least " if found.censored else ""
     return (
         Entry(_criterion_name(found)),
         *([Entry(SUBJECTS[found.subject])] if several else []),
         Entry(
             f"{most}{found.lower:,}" if found.lower else "none",
-            detail="confirmed in fresh servers" if found.confirmed else "not confirmed",
+            detail=describe_confirmation(found, measurements.confirmation(found)),
         ),
         Entry(f"{found.upper:,}" if found.upper else "none seen"),
         Entry(STOPPED_BY[found.stopped_by], detail=found.stopped_by),

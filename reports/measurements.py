@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bench.ceiling import Confirmation, retrace
 from bench.records import Ceiling, Cell, CellStatus, Conformance, Criterion, End, Subject, Verdict
 from bench.samples import PHASES, Phase, Status
 from bench.stats import Population, TooSmall, cluster_quantile, minimum_n, pool, population, quantile
@@ -237,6 +238,27 @@ class Measurements:
             and all(record.status == "passed" for record in self.conformance)
             and not any(end.status == "unverified" for end in self.ends.values())
         )
+
+    def confirmation(self, ceiling: Ceiling) -> Confirmation | None:
+        """Return how often the result of a search passed again in fresh servers, by the verdicts of its trials.
+
+        Nothing where it is not confirmed, and where the verdicts are not those of a search that ended like this.
+        """
+        if not ceiling.confirmed:
+            return None
+        workload = canonical_json(ceiling.workload)
+        told = {
+            cell.id
+            for cell in self.cells
+            if cell.subject == ceiling.subject and canonical_json(cell.workload) == workload
+        }
+        found = retrace(
+            self.run.header.plan,
+            (verdict for verdict in self.verdicts if verdict.cell in told and not is_success_only(verdict)),
+        )
+        if found is None or (found.lower, found.trials) != (ceiling.lower, ceiling.trials):
+            return None
+        return found.confirmation
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

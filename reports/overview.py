@@ -33,6 +33,7 @@ from reports.server import memory_per_session
 from reports.wording import (
     SUBJECTS,
     describe_commit,
+    describe_confirmation,
     describe_machine,
     describe_result,
     describe_server,
@@ -263,7 +264,9 @@ def _ceiling_line(measurements: Measurements, criterion: CriterionKind, label: s
         return SummaryLine(label, "no server to search" if measurements.in_process else "not searched")
     cores = usable_cores(measurements.run.header.machine)
     per_core = f"; {notation.count(ceiling.lower / cores)} per core" if cores and ceiling.lower else ""
-    confirmed = ", confirmed in fresh servers" if ceiling.confirmed else ""
+    confirmed = (
+        f", {describe_confirmation(ceiling, measurements.confirmation(ceiling))}" if ceiling.confirmed else ""
+    )
     others = "" if ceiling.subject == "compiled" else f"{SUBJECTS[ceiling.subject]}: "
     trials = notation.plural(ceiling.trials, "trial")
     return SummaryLine(label, f"{others}{describe_result(ceiling, unit)}{per_core}; {trials}{confirmed}")

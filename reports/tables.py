@@ -231,6 +231,7 @@ def _ceilings(measurements: Measurements) -> bytes:
             found.stopped_by,
             _truth(found.censored),
             _truth(found.confirmed),
+            *(measurements.confirmation(found) or (None, None)),
             found.trials,
             canonical_json(found.configured_caps),
         )
@@ -245,6 +246,8 @@ def _ceilings(measurements: Measurements) -> bytes:
         "stopped_by",
         "censored",
         "confirmed",
+        "confirming_passed",
+        "confirming_trials",
         "trials",
         "configured_caps",
     )

@@ -12,6 +12,7 @@ from reports.document import Entry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bench.ceiling import Confirmation
     from bench.machine import Machine
     from bench.records import Ceiling
     from reports.measurements import Condition, Estimate
@@ -102,6 +103,17 @@ def describe_result(ceiling: Ceiling, unit: str = "sessions") -> str:
     most = "at least " if ceiling.censored else ""
     above = f"{ceiling.upper:,} failed: " if ceiling.upper else ""
     return f"{most}{ceiling.lower:,} {unit} ({above}{why})"
+
+
+def describe_confirmation(ceiling: Ceiling, confirmation: Confirmation | None) -> str:
+    """Say how often the result of a search passed again, each time in a fresh server."""
+    if not ceiling.confirmed:
+        return "not confirmed"
+    if confirmation is None:
+        return "confirmed in fresh servers, the verdicts do not tell in how many"
+    return (
+        f"passed again in {confirmation.passed:,} of {notation.plural(confirmation.trials, 'fresh server')}"
+    )
 
 
 def estimate_entry(estimate: Estimate | TooSmall) -> Entry:

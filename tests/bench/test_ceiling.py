@@ -21,6 +21,7 @@ from bench.ceiling import (
     evaluate,
     evaluate_success_only,
     judge_generator,
+    retrace,
 )
 from bench.records import Criterion, Verdict
 from bench.stats import Population
@@ -246,6 +247,17 @@ def holds(ceiling, name="step_p99"):
     return lambda sessions: [] if sessions <= ceiling else [name]
 
 
+def noisy_search(seed):
+    """Search a system that passes by chance near 400 sessions; return the search and the verdicts it was told."""
+    noise = random.Random(seed)
+    search, verdicts = Search(start=8, cap=4_096), []
+    while search.ask is not None:
+        passes = noise.random() < 1 / (1 + math.exp((search.ask.sessions - 400) / 40))
+        verdicts.append(answer(search.ask, [] if passes else ["step_p99"]))
+        search.tell(verdicts[-1])
+    return search, verdicts
+
+
 class TestSearch:
     @never_timed
     @given(
@@ -288,6 +300,7 @@ class TestSearch:
         asked = drive(search, lambda _: next(verdicts))
         assert [ask.stage for ask in asked] == ["double"] + ["confirm"] * 5
         assert search.bracket().confirmed
+        assert search.bracket().confirmation == (4, 5)
 
     def test_a_result_that_is_not_confirmed_becomes_the_upper_end(self):
         confirming = []
@@ -383,20 +396,27 @@ class TestSearch:
     @given(seed=st.integers(0, 10**6))
     def test_a_noisy_system_ends_in_a_consistent_bracket(self, seed):
         """Near its ceiling the system passes by chance; the search still ends, and lower passed its confirmation."""
-        noise = random.Random(seed)
-        search = Search(start=8, cap=4_096)
-        drive(
-            search,
-            lambda sessions: (
-                [] if noise.random() < 1 / (1 + math.exp((sessions - 400) / 40)) else ["step_p99"]
-            ),
-        )
+        search, _ = noisy_search(seed)
         found = search.bracket()
         assert found.finished
         assert found.confirmed is (found.lower > 0)
         assert found.upper is None or found.lower < found.upper
         accepted = [point for point in found.points if point.stage == "confirm" and point.passed]
         assert [point.sessions for point in accepted] == ([found.lower] if found.lower else [])
+
+    @never_timed
+    @given(seed=st.integers(0, 10**6), kept=st.floats(0, 1))
+    def test_the_verdicts_alone_tell_what_a_search_knew(self, seed, kept):
+        """A report reads off the record how often a result passed again, and guesses nothing where it is of no search."""
+        search, verdicts = noisy_search(seed)
+        plan = {"start": 8, "cap": 4_096, "tolerance": 0.1, "trials": 3, "confirmations": 5, "name": "full"}
+        found = retrace(plan, verdicts)
+        assert found == search.bracket()
+        assert found.lower == 0 or 5 <= found.confirmation.passed <= found.confirmation.trials <= 10
+        part = retrace(plan, verdicts[: int(kept * (len(verdicts) - 1))])
+        assert (part.finished, part.confirmation) == (False, None)
+        assert retrace(plan, verdicts[1:]) is None
+        assert retrace({"name": "full"}, verdicts) is None
 
     def test_without_confirmations_the_result_says_that_it_is_not_confirmed(self):
         search = Search(start=8, cap=4_096, trials=1, confirmations=0)

@@ -4,6 +4,8 @@ import csv
 import io
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,7 +130,7 @@ def test_the_ceiling_is_a_bracket_with_its_criterion_and_what_ended_it(
     table = whole_page.table("What the search found")
     first, second = table.rows
     assert [text for text, _ in first[:3]] == ["ceiling (SLO)", f"{slo.lower:,}", f"{slo.upper:,}"]
-    assert first[1][1] == "confirmed in fresh servers"
+    assert first[1][1] == "confirmed in fresh servers, the verdicts do not tell in how many"
     assert first[3][1] == "step_p99"
     assert [text for text, _ in second[:3]] == [
         "size (success alone)",
@@ -137,6 +139,42 @@ def test_the_ceiling_is_a_bracket_with_its_criterion_and_what_ended_it(
     ]
     per_core = table.columns.index("Per core sessions") if "Per core sessions" in table.columns else 4
     assert first[per_core][0] == f"{slo.lower // 2:,}"
+
+
+def test_a_result_is_shown_with_how_often_it_passed_again_in_fresh_servers(
+    whole_run: Run, tmp_path: Path, read_page: ReadPage
+) -> None:
+    """A confirmation that failed first is not hidden behind the one that passed, wherever the result is told."""
+    ladder = [verdict for verdict in whole_run.of(Verdict) if verdict.passed and verdict.sessions <= 512]
+    last = ladder[-1]
+    slow = [
+        criterion.model_copy(update={"passed": "step" not in criterion.name}) for criterion in last.criteria
+    ]
+    broken = last.model_copy(update={"passed": False, "criteria": tuple(slow)})
+    found = next(one for one in whole_run.of(Ceiling) if one.criterion == "slo").model_copy(
+        update={
+            "lower": 512,
+            "upper": None,
+            "stopped_by": "limit",
+            "censored": True,
+            "trials": len(ladder) + 2,
+        }
+    )
+    plan = {"start": 8, "cap": 512, "tolerance": 0.25, "trials": 1, "confirmations": 1}
+    others = tuple(record for record in whole_run.records if not isinstance(record, Verdict | Ceiling))
+    run = replace(
+        whole_run,
+        folder=tmp_path,
+        header=whole_run.header.model_copy(update={"plan": plan}),
+        records=(*others, *ladder, broken, last, found),
+    )
+    report = render_run(run)
+    words = "passed again in 1 of 2 fresh servers"
+    assert [words in line for line in report.summary if line.startswith("Ceiling (SLO)")] == [True]
+    assert read_page(run).table("What the search found").rows[0][1] == ("at least 512", words)
+    assert f"({words})" in report.files["report.md"].decode()
+    (row,) = read_table(report, "ceilings.csv")
+    assert (row["confirming_passed"], row["confirming_trials"]) == ("1", "2")
 
 
 def test_the_word_ceiling_is_kept_for_the_written_criterion(whole_run: Run) -> None:
