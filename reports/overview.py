@@ -286,24 +286,27 @@ def _size_line(measurements: Measurements) -> SummaryLine:
 
 
 def _throughput_line(measurements: Measurements) -> SummaryLine:
-    best = max(
-        (
-            (end.throughput_steps_per_s, cell.sessions)
-            for cell in measurements.cells
-            if cell.subject == "compiled"
-            and cell.workload.get("arrival", "closed") == "closed"
-            and (end := measurements.ends.get(cell.id))
-            and end.throughput_steps_per_s
-            and measurements.samples(cell.id) is not None
-        ),
-        default=None,
-    )
-    if best is None:
+    played = [
+        (end.throughput_steps_per_s, cell.sessions, end.generator is not None and end.generator.saturated)
+        for cell in measurements.cells
+        if cell.subject == "compiled"
+        and cell.workload.get("arrival", "closed") == "closed"
+        and (end := measurements.ends.get(cell.id))
+        and end.throughput_steps_per_s
+        and measurements.samples(cell.id) is not None
+    ]
+    # A saturated generator makes the rate its own, and not the system's.
+    told = [(rate, sessions) for rate, sessions, is_saturated in played if not is_saturated]
+    left_out = notation.plural(len(played) - len(told), "trial")
+    if not played:
         return SummaryLine("Throughput", "not measured")
-    rate, sessions = best
+    if not told:
+        return SummaryLine("Throughput", f"not told: the load generator was saturated in all of {left_out}")
+    rate, sessions = max(told)
+    saturated = "" if len(told) == len(played) else f"; {left_out} with a saturated load generator left out"
     return SummaryLine(
         "Throughput",
-        f"at most {notation.count(round(rate, 1))} steps/s, in one cell at {notation.plural(sessions, 'session')}",
+        f"highest seen {notation.count(round(rate, 1))} steps/s, in one trial at {notation.plural(sessions, 'session')}{saturated}",
     )
 
 

@@ -64,8 +64,11 @@ def _measured(run: Run) -> Iterator[Measurement]:
         for cell in run.of(Measured)
         if cell.engine == "locust" and cell.subject == "compiled" and (end := run.end(cell.id)) is not None
     ]
+    # A saturated generator makes the rate its own, and not the system's.
     fast = [
-        (end.throughput_steps_per_s, cell) for cell, end in held if end.throughput_steps_per_s is not None
+        (end.throughput_steps_per_s, cell)
+        for cell, end in held
+        if end.throughput_steps_per_s is not None and not (end.generator and end.generator.saturated)
     ]
     if fast:
         most, cell = max(fast, key=lambda pair: pair[0])

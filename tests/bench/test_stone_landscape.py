@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from datetime import date
 
 import pytest
 from pydantic import ValidationError
 
 from bench.facts import Probe, Record, Source
-from bench.records import Ceiling
+from bench.records import Ceiling, End
 from bench.stacks import ROOT, find_stack
 from bench.stone import ecosystem, scaling, stages
 from bench.stone.asking import Release
@@ -152,6 +153,19 @@ def test_what_was_measured_is_read_from_the_records_and_nothing_else():
     assert f"{ceiling.lower:,} sessions" in facts["ceiling"].value
     assert facts["ceiling"].evidence[0] == Record(run=run.folder.name, record="ceiling slo")
     assert measurements(run)["ceiling slo per core"].value == ceiling.lower / (run.header.machine.cores or 1)
+
+
+def test_a_rate_that_a_saturated_generator_set_is_no_figure_of_the_framework():
+    stack = next(stack for stack in published_stacks() if stack.facts.kind == "server")
+    (run, *_) = published_runs(stack.adapter)
+    assert "throughput" in measurements(run)
+    saturated = tuple(
+        record.model_copy(update={"generator": record.generator.model_copy(update={"saturated": True})})
+        if isinstance(record, End) and record.generator
+        else record
+        for record in run.records
+    )
+    assert "throughput" not in measurements(replace(run, records=saturated))
 
 
 def test_without_a_published_run_there_is_no_fact_of_a_ceiling(monkeypatch):

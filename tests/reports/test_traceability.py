@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.records import Ceiling, Run, Verdict
+from bench.records import Ceiling, End, Run, Verdict
 from reports import notation
 from reports.render import RenderedReport, render_run, summarise
 
@@ -175,6 +175,26 @@ def test_a_result_is_shown_with_how_often_it_passed_again_in_fresh_servers(
     assert f"({words})" in report.files["report.md"].decode()
     (row,) = read_table(report, "ceilings.csv")
     assert (row["confirming_passed"], row["confirming_trials"]) == ("1", "2")
+
+
+def test_the_throughput_of_the_summary_is_of_a_trial_whose_generator_kept_up(whole_run: Run) -> None:
+    """A rate that a saturated generator set says nothing about the system, and is not its headline."""
+
+    def told(*, saturated_from: int) -> str:
+        records = tuple(
+            record.model_copy(update={"generator": record.generator.model_copy(update={"saturated": True})})
+            if isinstance(record, End) and record.generator and (record.opened or 0) >= saturated_from
+            else record
+            for record in whole_run.records
+        )
+        lines = summarise(replace(whole_run, records=records))
+        return next(line for line in lines if line.startswith("Throughput")).partition("  ")[2].strip()
+
+    assert told(saturated_from=9_999) == "highest seen 853 steps/s, in one trial at 1,024 sessions"
+    assert told(saturated_from=600) == (
+        "highest seen 427 steps/s, in one trial at 512 sessions; 3 trials with a saturated load generator left out"
+    )
+    assert told(saturated_from=8) == "not told: the load generator was saturated in all of 10 trials"
 
 
 def test_the_word_ceiling_is_kept_for_the_written_criterion(whole_run: Run) -> None:
