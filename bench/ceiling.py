@@ -57,6 +57,9 @@ CAUSES: Final[dict[str, StoppedBy]] = {
 explains the rest; a saturated generator makes the other numbers its own; lost sessions come before slow ones, and both
 before sessions that stay behind."""
 
+BROUGHT: Final[dict[int, tuple[str, ...]]] = {2: ("freed",)}
+"""Method, as in `bench.records.METHOD`, to the criteria that it was the first to ask of every trial."""
+
 NOT_THE_SYSTEM: Final[frozenset[StoppedBy]] = frozenset({"client", "limit", "interrupted"})
 """Causes that say nothing about how much the system itself could hold."""
 

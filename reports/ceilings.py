@@ -65,13 +65,15 @@ def ceiling(measurements: Measurements) -> Section:
 
 
 def _results(measurements: Measurements) -> list[Block]:
+    freed = "" if "freed" in measurements.not_asked else "the server keeps none of those that were closed, "
     explained = Bullets(
         (
             (
                 Strong("Concurrency ceiling (SLO). "),
                 (
-                    "The largest number of sessions held open at the same time for which enough of them succeed, the p99 of "
-                    "step, connect and reset stay within their limits, and the load generator is not saturated."
+                    "The largest number of sessions held open at the same time that meets a service-level objective, written "
+                    "down before: enough of them succeed, they are counted open together, the p99 of step, connect and "
+                    f"reset stay within their limits, {freed}and the load generator is not saturated."
                 ),
             ),
             (
@@ -148,7 +150,10 @@ def _result_row(
         *([Entry(SUBJECTS[found.subject])] if several else []),
         Entry(
             f"{most}{found.lower:,}" if found.lower else "none",
-            detail=describe_confirmation(found, measurements.confirmation(found)),
+            # A size by success alone is read off the trials of the other search, and nobody tries it again.
+            detail=describe_confirmation(found, measurements.confirmation(found))
+            if found.criterion == "slo"
+            else "",
         ),
         Entry(f"{found.upper:,}" if found.upper else "none seen"),
         Entry(STOPPED_BY[found.stopped_by], detail=found.stopped_by),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.ceiling import Confirmation, retrace
+from bench.ceiling import BROUGHT, Confirmation, retrace
 from bench.records import Ceiling, Cell, CellStatus, Conformance, Criterion, End, Subject, Verdict
 from bench.samples import PHASES, Phase, Status
 from bench.stats import Population, TooSmall, cluster_quantile, minimum_n, pool, population, quantile
@@ -238,6 +238,18 @@ class Measurements:
             and all(record.status == "passed" for record in self.conformance)
             and not any(end.status == "unverified" for end in self.ends.values())
         )
+
+    @cached_property
+    def not_asked(self) -> tuple[str, ...]:
+        """The criteria that later methods brought, and by which no trial of this run was judged."""
+        judged = {
+            criterion.name
+            for verdict in self.verdicts
+            if not is_success_only(verdict)
+            for criterion in verdict.criteria
+        }
+        later = (names for method, names in sorted(BROUGHT.items()) if method > self.run.header.method)
+        return tuple(name for names in later for name in names if judged and name not in judged)
 
     def confirmation(self, ceiling: Ceiling) -> Confirmation | None:
         """Return how often the result of a search passed again in fresh servers, by the verdicts of its trials.

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from bench.records import METHOD, SCHEMA
+from typing import TYPE_CHECKING
+
+from bench.records import METHOD
 from bench.stats import minimum_n
 from reports.document import Bullets, Code, Section, Strong, paragraph
 
+if TYPE_CHECKING:
+    from reports.measurements import Measurements
 
-def method() -> Section:
+
+def method(measurements: Measurements) -> Section:
     """Explain the numbers to somebody who reads such a report for the first time."""
     items = (
+        (
+            Strong("Cells and trials. "),
+            (
+                "A cell is one measurement: one environment under one workload, with one number of sessions, played once. A ceiling is "
+                "looked for by many such cells, which are its trials; all that have the same number of sessions are pooled."
+            ),
+        ),
         (
             Strong("Phases. "),
             (
@@ -66,7 +78,7 @@ def method() -> Section:
             Strong("Comparability. "),
             (
                 "Numbers compare with another run only if machine, versions, plan and method are the same and both machines were quiet. "
-                f"These records have schema {SCHEMA} and method {METHOD}."
+                + _numbers(measurements)
             ),
         ),
     )
@@ -80,3 +92,13 @@ def method() -> Section:
         ", times in nanoseconds.",
     )
     return Section("method", "How to read this", (Bullets(items), traced))
+
+
+def _numbers(measurements: Measurements) -> str:
+    header = measurements.run.header
+    told = f"These records have schema {header.schema_version} and method {header.method}"
+    if header.method >= METHOD:
+        return f"{told}."
+    judged = measurements.verdicts and not measurements.not_asked
+    same = ", by whose criteria these trials were judged already" if judged else ""
+    return f"{told}; newer runs have method {METHOD}{same}."

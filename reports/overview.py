@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.ceiling import CAUSES
 from bench.machine import FOREIGN_CPU_LIMIT
-from bench.records import RECORDS_FILE, Burst, Note
+from bench.records import METHOD, RECORDS_FILE, Burst, Note
 from bench.samples import Phase
 from bench.stats import TooSmall, quantile_name
 from reports import notation
@@ -31,6 +32,7 @@ from reports.measurements import QUANTILES
 from reports.quiet import disturbed
 from reports.server import memory_per_session
 from reports.wording import (
+    STOPPED_BY,
     SUBJECTS,
     describe_commit,
     describe_confirmation,
@@ -67,6 +69,7 @@ def banners(measurements: Measurements) -> tuple[Banner, ...]:
         _partial(measurements),
         _foreign_load(measurements),
         _notes(measurements),
+        _fewer_criteria(measurements),
         _dirty(measurements),
     ]
     return tuple(banner for banner in found if banner is not None)
@@ -144,6 +147,18 @@ def _notes(measurements: Measurements) -> Banner | None:
     if len(notes) <= 1:
         return Banner("warning", "Note", notes[0]) if notes else None
     return Banner("warning", "Notes", "What the run wrote down about itself:", notes)
+
+
+def _fewer_criteria(measurements: Measurements) -> Banner | None:
+    if not measurements.not_asked:
+        return None
+    reasons = notation.listing([STOPPED_BY[CAUSES[name]] for name in measurements.not_asked], "or")
+    return Banner(
+        "note",
+        "Judged by fewer criteria",
+        f"The run has method {measurements.run.header.method}. By method {METHOD} a trial fails also where {reasons}; no trial of "
+        "this run was judged by that. Compare its ceiling with none that was.",
+    )
 
 
 def _dirty(measurements: Measurements) -> Banner | None:
@@ -269,7 +284,11 @@ def _ceiling_line(measurements: Measurements, criterion: CriterionKind, label: s
     )
     others = "" if ceiling.subject == "compiled" else f"{SUBJECTS[ceiling.subject]}: "
     trials = notation.plural(ceiling.trials, "trial")
-    return SummaryLine(label, f"{others}{describe_result(ceiling, unit)}{per_core}; {trials}{confirmed}")
+    asks = criterion == "slo" and measurements.not_asked
+    fewer = f"; judged by fewer criteria than those of method {METHOD}" if asks else ""
+    return SummaryLine(
+        label, f"{others}{describe_result(ceiling, unit)}{per_core}; {trials}{confirmed}{fewer}"
+    )
 
 
 def _load_line(measurements: Measurements) -> SummaryLine:

@@ -42,7 +42,7 @@ def report(measurements: Measurements) -> Report:
                 server.server(measurements),
                 comparison.costs(measurements),
                 errors.errors(measurements),
-                method.method(),
+                method.method(measurements),
                 provenance.provenance(measurements),
             )
             if section is not None

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.ceiling import (
+    BROUGHT,
     CAUSES,
     FIRST_ERRORS,
     Bracket,
@@ -23,7 +24,7 @@ from bench.ceiling import (
     judge_generator,
     retrace,
 )
-from bench.records import Criterion, Verdict
+from bench.records import METHOD, Criterion, Verdict
 from bench.stats import Population
 
 never_timed = settings(deadline=None)
@@ -70,6 +71,14 @@ class TestCriterion:
             "step_p99",
         ]
         assert cause(verdict) is None
+
+    def test_a_criterion_that_comes_or_goes_makes_another_method(self):
+        """Numbers that were judged otherwise carry another number, and reports of older ones can say what is missing."""
+        asked = [criterion.name for criterion in evaluate(trial(server_open=512, left=0)).criteria]
+        criteria = "client_cpu client_loop_lag success held connect_p99 reset_p99 step_p99 freed"
+        assert (METHOD, asked) == (2, criteria.split())
+        assert {name for names in BROUGHT.values() for name in names} <= set(asked)
+        assert max(BROUGHT) <= METHOD
 
     @pytest.mark.parametrize(
         ("changes", "name", "stopped_by"),

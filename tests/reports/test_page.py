@@ -155,6 +155,11 @@ def test_a_whole_and_quiet_run_carries_no_banner(whole_report: RenderedReport) -
         ({"header": {"commit": None, "dirty": None}}, "No commit", "cannot be looked up"),
         ({"notes": ("The ratio is missing.",)}, "Note", "The ratio is missing."),
         ({"notes": ("One.", "Two.")}, "Notes", "wrote down about itself"),
+        (
+            {"header": {"method": 1}, "ladder": (8,)},
+            "Judged by fewer criteria",
+            "sessions stayed on the server",
+        ),
         ({"foreign": True}, "The machine was not quiet", "upper bounds"),
         ({"header": {"pressure": BUSY}}, "The machine was not quiet", "upper bounds"),
     ],

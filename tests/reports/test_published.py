@@ -9,7 +9,7 @@ import matplotlib as mpl
 import pytest
 
 from bench.certificate import CERTIFICATE_FILE, Certificate, specify
-from bench.records import Conformance, read_run
+from bench.records import Conformance, Verdict, read_run
 from bench.sandbox_records import RECORDS_FILE as SANDBOXES_FILE
 from bench.sandbox_records import read_sandbox_run
 from bench.serving.records import RECORDS_FILE, Fault, read_proxy_run
@@ -52,6 +52,17 @@ def test_only_whole_runs_of_conforming_environments_at_a_commit_are_published(fo
     assert run.header.commit is not None
     assert run.header.dirty is False
     assert [record.status for record in run.of(Conformance)] == ["passed"]
+
+
+@pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
+def test_a_published_ceiling_that_was_judged_by_fewer_criteria_says_so(folder: Path) -> None:
+    """The number of the method alone does not tell: criteria came in under method 1."""
+    verdicts = read_run(folder).of(Verdict)
+    judged = {criterion.name for verdict in verdicts for criterion in verdict.criteria}
+    fewer = bool(verdicts) and "freed" not in judged
+    report = (folder / "report.md").read_text(encoding="utf-8")
+    assert ("**Judged by fewer criteria.**" in report) is fewer
+    assert ("; judged by fewer criteria than those of method" in report) is fewer
 
 
 @pytest.mark.parametrize("folder", PROXIES, ids=lambda folder: folder.name)
