@@ -489,7 +489,7 @@ class SteadyState:
         if self.change_per_10s is None:
             return "not steady: in some seconds most operations failed"
         word = "steady" if self.steady else "not steady"
-        return f"{word}: median changes by {self.change_per_10s:+.2%} per 10 s over {self.seconds} s"
+        return f"{word}: median changes by {100 * self.change_per_10s:+.2f} % per 10 s over {self.seconds} s"
 
 
 def steady_state(done_ns: ArrayLike, latency_ns: ArrayLike, ok: ArrayLike) -> SteadyState | TooSmall:
