@@ -118,13 +118,13 @@ def harness(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False, requires=["harness"])
 def conformance(session: nox.Session) -> None:
-    """Prove every framework against the reference, at every supported release."""
+    """Prove every framework against the reference, at each everyday release."""
     _rosetta(session, "conformance", "--all", "--build", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False, requires=["harness"])
 def certify(session: nox.Session) -> None:
-    """Certify Wordle, or what is named: its golden set through every framework, at every supported release."""
+    """Certify Wordle, or what is named: its golden set through every framework, at each everyday release."""
     _rosetta(session, "certify", *(session.posargs or ["wordle"]), "--build")
 
 
@@ -143,7 +143,7 @@ def site(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False, requires=["harness"])
 def versions(session: nox.Session) -> None:
-    """Play every supported release of every framework, older ones too, and say which release broke what."""
+    """Play every supported release of every framework, not only the everyday ones, and say which release broke what."""
     _rosetta(session, "versions", *session.posargs)
 
 
@@ -206,7 +206,7 @@ def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
     def conform(session: nox.Session) -> None:
         _rosetta(session, "conformance", name, "--build", *session.posargs)
 
-    conform.__doc__ = f"Prove {facts['title']} against the reference, at every supported release."
+    conform.__doc__ = f"Prove {facts['title']} against the reference, at each everyday release."
 
     for release in facts["releases"]:
         label = f"{release['package']}-{release['version']}"

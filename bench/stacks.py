@@ -316,10 +316,10 @@ def _choose(facts: StackFacts, release: str | None) -> Release:
 
 
 def all_stacks(*, older: bool = False) -> list[Stack]:
-    """Return the stacks of every release of every adapter.
+    """Return the stacks of each everyday release of every adapter, or of every supported one.
 
     Args:
-        older: Whether those are among them that only the matrix of versions plays.
+        older: Whether those are among them that only the matrix of versions plays: the supported ones, all of them.
     """
     return [
         Stack(name, facts, release)

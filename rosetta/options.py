@@ -29,7 +29,7 @@ DEFAULT = "default"
 """What stands for the release of each framework that is used when none is named."""
 
 ALL = "all"
-"""What stands for every supported release."""
+"""What stands for the everyday releases: the supported ones that not only the matrix of versions plays."""
 
 
 def release_option(command: Any) -> Any:
@@ -48,7 +48,7 @@ def releases_option(left_out: str) -> Decorator:
     return click.option(
         "--release",
         default=left_out,
-        help=f"A release by its version or label, '{DEFAULT}', or '{ALL}' that are supported; '{left_out}' when left out.",
+        help=f"A release by its version or label, '{DEFAULT}', or '{ALL}' everyday ones; '{left_out}' when left out.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Every supported release of every framework conforms, and every framework can be measured. Stacks are built as needed."""
+"""Each everyday release of every framework conforms, and every framework can be measured. Stacks are built as needed."""
 
 from __future__ import annotations
 
