@@ -23,6 +23,7 @@ from bench.stacks import (
     ROOT,
     ReleaseStack,
     Stack,
+    adapter_names,
     all_stacks,
     build_stack,
     builder_of,
@@ -223,7 +224,7 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     return "\n\n".join([head, *(divergence.render() for divergence in result.divergences)])
 
 
-@click.command()
+@click.command(epilog=f"Frameworks: {', '.join(adapter_names())}.")
 @click.argument("framework")
 @click.option("--environment", default="wordle", show_default=True, help="Name or path of the environment.")
 @release_option
@@ -233,7 +234,7 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     default="quick",
     show_default=True,
     type=click.Choice(list(PLANS)),
-    help="How much is measured.",
+    help="How much is measured: 'smoke' sees whether it works, 'quick' takes minutes, 'full' much longer.",
 )
 @click.option(
     "--sessions", type=click.IntRange(1), help="Largest number of sessions to hold; the plan's when left out."
@@ -264,7 +265,8 @@ def _conformance_text(stack: Stack, result: ConformanceResult) -> str:
     default=HELD,
     show_default=True,
     type=click.Choice([HELD, BURST_METHOD]),
-    help=f"'{BURST_METHOD}' plays the published bursts as well, on the same server, with a tool of 1 s.",
+    help=f"'{HELD}' holds sessions open at the same time; '{BURST_METHOD}' plays bursts of sessions as well, as published "
+    "under this name, on the same server, with a tool of 1 s.",
 )
 @out_folder_option("Folder for records and report; a new one under runs/ when left out.", *RESULTS)
 @click.option(
@@ -294,7 +296,8 @@ def bench(
 ) -> None:
     """Measure FRAMEWORK: conformance, then connect, reset, step and close latencies, and the concurrency ceiling.
 
-    Records and report go to one folder. Interrupting keeps what was measured; the report says that it is partial.
+    Where --sessions, --wait, --tool, --turns or --think is left out, the plan says how much. Records and report go to one folder.
+    Interrupting keeps what was measured; the report says that it is partial.
     """
     # The statistics behind a benchmark take seconds to import, which no other verb should pay.
     from bench.benchmark import run_benchmark  # noqa: PLC0415
