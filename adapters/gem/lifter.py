@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ from canonical.transcript import Action
 
 ResultT = TypeVar("ResultT")
 _MAX_THREADS = 32
+_LIMITS = 16
+_LIMITS_S = 2.0
 
 
 class LiftedSession:
@@ -183,8 +186,7 @@ class GemLifter:
             first = make()
         except Exception as error:
             raise LiftError(f"gem.make({reference!r}) failed: {type(error).__name__}: {error}") from error
-        # One more than the source's own limit, so that the source ends the episode, and not the bridge.
-        limit = _limit(first)
+        limit, unlimited = _last_turn(_limits(first), options)
         with ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="gem-source") as threads:
             yield LiftedSource(
                 SourceFacts(
@@ -196,8 +198,8 @@ class GemLifter:
                     seeds_are_tasks=True,
                     tools=(TEXT_SPEC,),
                     text_tool=TEXT_TOOL,
-                    max_turns=options.max_turns if limit is None else limit + 1,
-                    losses=_LOSSES if limit is not None else (*_LOSSES, no_limit(options)),
+                    max_turns=limit,
+                    losses=(*_LOSSES, *unlimited),
                 ),
                 make,
                 threads,
@@ -231,9 +233,42 @@ _LOSSES = (
 )
 
 
+def _limits(env: Any) -> list[int]:
+    """Return the limits of turns that an environment has had, one after the other: some games draw another at each reset."""
+    generators = OwnGenerators(0)
+    found = [_limit(env)]
+    enough = time.monotonic() + _LIMITS_S
+    for seed in range(_LIMITS):
+        try:
+            generators.run(partial(env.reset, seed=seed))
+        except Exception:  # noqa: BLE001 - what the task of this seed does will be seen when it is played
+            break
+        found.append(_limit(env))
+        if time.monotonic() > enough:
+            break
+    return [limit for limit in found if limit is not None]
+
+
 def _limit(env: Any) -> int | None:
     limit = getattr(env, "max_turns", None)
     return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
+
+
+def _last_turn(limits: Sequence[int], options: LiftOptions) -> tuple[int, tuple[Loss, ...]]:
+    """Return how many actions an episode may take, and what that changes."""
+    if not limits:
+        return options.max_turns, (no_limit(options),)
+    # One more than the source's own limit, so that the source ends the episode, and not the bridge.
+    own = max(limits) + 1
+    if len(set(limits)) == 1:
+        return own, ()
+    turns = max(own, options.max_turns)
+    seen = ", ".join(map(str, sorted(set(limits))))
+    note = (
+        f"the source draws a limit of turns for each episode, such as {seen}: it ends episodes by that, and a port cuts off what "
+        f"goes on after {turns} actions (--max-turns)"
+    )
+    return turns, (Loss(PieceName.EPISODE_END, "approximated", note, Concern.TRUNCATION),)
 
 
 def _near(reference: str) -> list[str]:

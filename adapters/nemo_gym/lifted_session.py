@@ -137,8 +137,7 @@ class VerifiedSession(_RowSession):
             raise SessionError(f"/verify says no reward: {reward!r}")
         self._shown["verified"] = {key: value for key, value in answer.items() if key not in _HANDED_ON}
         paid = float(reward)
-        parts = answer.get("reward_components")
-        components = parts if isinstance(parts, dict) and math.fsum(parts.values()) == paid else NO_COMPONENTS
+        components = _components(answer.get("reward_components"), paid)
         self._verified = StepResult(Observation.of(""), paid, paid, Cause.SUBMITTED, components)
         return self._verified
 
@@ -150,6 +149,17 @@ class VerifiedSession(_RowSession):
             except SessionError as error:
                 log.warning("a rollout that was given up could not be verified: %s", error)
         self._sent = None
+
+
+def _components(parts: Any, paid: float) -> Mapping[str, float]:
+    """Return parts of a reward that sum to it; a server may answer with anything under that name."""
+    if not isinstance(parts, dict):
+        return NO_COMPONENTS
+    numbers = [
+        value for value in parts.values() if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    is_exact = len(numbers) == len(parts) and all(map(math.isfinite, numbers)) and math.fsum(numbers) == paid
+    return {str(name): float(value) for name, value in parts.items()} if is_exact else NO_COMPONENTS
 
 
 class GymnasiumSession(_RowSession):

@@ -155,10 +155,9 @@ def write_package(environment: str, framework: str, out: Path) -> WrittenPackage
         out: The folder to write; it must not exist, or be empty.
 
     Raises:
-        PackageError: The folder is not empty, or the environment cannot be taken along.
+        PackageError: The folder is not empty or cannot be written, or the environment cannot be taken along.
         bench.stacks.UnknownStackError: There is no such framework.
         canonical.catalogue.UnknownEnvironmentError: There is no such environment.
-        OSError: The folder cannot be written.
     """
     stack = find_stack(framework)
     loaded = load_environment(environment)
@@ -169,19 +168,24 @@ def write_package(environment: str, framework: str, out: Path) -> WrittenPackage
         )
     package = _Package(environment, loaded, stack)
     files = package.files()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".rosetta-", dir=out.parent) as place:
-        folder = Path(place) / "package"
-        for name, file in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(file.data)
-            path.chmod(0o755 if file.executable else 0o644)
-        package.check(folder)
-        _refuse_occupied(out)
-        if out.exists():
-            out.rmdir()
-        shutil.move(folder, out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".rosetta-", dir=out.parent.resolve()) as place:
+            folder = Path(place) / "package"
+            for name, file in files.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.data)
+                path.chmod(0o755 if file.executable else 0o644)
+            package.check(folder)
+            _refuse_occupied(out)
+            if out.exists():
+                out.rmdir()
+            shutil.move(folder, out)
+    except OSError as error:
+        raise PackageError(
+            f"{out} cannot be written: {error.strerror or error}; nothing is left of it"
+        ) from error
     return WrittenPackage(
         folder=out,
         framework=stack.adapter,

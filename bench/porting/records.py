@@ -294,7 +294,9 @@ def read_port(folder: Path) -> PortRecord:
     path = folder / LOSS_FILE
     try:
         return PortRecord.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PortError(f"{folder} holds no port: there is no {LOSS_FILE} in it") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise PortError(f"{folder} holds no port: {error}") from error
+        raise PortError(f"{path} cannot be read: {error}") from error
     except ValidationError as error:
         raise PortError(f"{path} is not the record of a port: {first_problem(error)}") from error

@@ -21,6 +21,7 @@ from bench.stacks import (
     library_names,
     stack_environment,
 )
+from canonical.adapter import SessionError
 from canonical.bridge.client import SourceGoneError
 from canonical.bridge.source import LiftError, LiftOptions, SourceFacts, facts_from_json
 from canonical.bridge.wire import SCHEME
@@ -129,10 +130,18 @@ async def run_source(request: SourceRequest) -> AsyncIterator[RunningSource]:
                 raise LiftError(str(answer["failed"]))
             try:
                 yield RunningSource(facts_from_json(answer["facts"]), answer["ready"], process.pid)
-            except SourceGoneError as error:
+            except SessionError as error:
+                if not _is_gone(error):
+                    raise
                 raise LiftError(await _obituary(process, request, log) or str(error)) from error
         finally:
             await asyncio.shield(_end(process))
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Say whether an error, or what led to it, is that the source is gone: the start of an episode hides it in its own."""
+    cause = error.__cause__
+    return isinstance(error, SourceGoneError) or (cause is not None and _is_gone(cause))
 
 
 async def _first_line(

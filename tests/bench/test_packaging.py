@@ -146,6 +146,21 @@ def test_data_of_an_environment_goes_along_and_golden_episodes_stay(framework, t
             assert place.read_bytes() == (source / name).read_bytes()
 
 
+def test_a_folder_may_be_named_from_where_one_stands(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for out in ("out", "deep/out", "../beside"):
+        written = write_package("wordle", FRAMEWORKS[0], Path(out))
+        assert (tmp_path / "here" / out / "README.md").is_file()
+        assert written.folder == Path(out)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(PackageError, match=r"file/out cannot be written: [A-Z].+; nothing is left of it"):
+        write_package(EXAMPLE, FRAMEWORKS[0], tmp_path / "file" / "out")
+
+
 @pytest.mark.parametrize("name", ["server.py", "sub/kept.txt"])
 def test_a_folder_that_holds_something_is_refused_and_stays_as_it_is(tmp_path, name):
     kept = tmp_path / "out" / name

@@ -13,6 +13,7 @@ from adapters.gem.lifter import LIFTER
 from canonical.adapter import SessionError
 from canonical.bridge.source import TEXT_TOOL, LiftError, LiftOptions
 from canonical.step import Cause
+from canonical.stone import Concern
 from canonical.tool import ToolCall
 
 HAND = LiftOptions(imports=("bench.baselines.gem.wordle",), tasks=64)
@@ -92,6 +93,27 @@ def test_interleaved_sessions_of_games_that_share_global_generators_show_what_ea
 
     together, alone = asyncio.run(run())
     assert together == alone
+
+
+@pytest.mark.parametrize("game", ["game:Game2048-v0-random", "game:Mastermind-v0-random"])
+def test_a_limit_of_turns_that_is_drawn_is_said_and_the_port_cuts_nothing_off_before_it(game):
+    async def run():
+        async with lifted(game, LiftOptions(tasks=20)) as source:
+            notes = [loss.note for loss in source.facts.losses if loss.concern is Concern.TRUNCATION]
+            lengths = []
+            for task in source.facts.tasks:
+                async with source.connect() as session:
+                    await session.open(task.id, 0)
+                    lengths.append(1)
+                    while (await session.step(await session.suggest())).cause is None:
+                        lengths[-1] += 1
+            return source.facts.max_turns, notes, lengths
+
+    turns, notes, lengths = asyncio.run(run())
+    assert len(set(lengths)) > 1
+    assert max(lengths) < turns
+    assert len(notes) == 1
+    assert notes[0].startswith("the source draws a limit of turns for each episode, such as ")
 
 
 def test_asking_for_a_random_action_changes_nothing():

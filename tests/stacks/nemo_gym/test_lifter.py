@@ -83,6 +83,39 @@ def test_a_rollout_that_is_cut_off_is_verified_as_it_is():
     assert asyncio.run(main()) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("parts", "kept"),
+    [
+        ({"a": -1.5, "n": 0.5}, True),
+        ({"a": -1, "b": 0}, True),
+        ({"a": -1.0, "n": "many"}, False),
+        ({"a": -1.0, "none": None}, False),
+        ({"a": -1.0, "deep": {"b": 0.0}}, False),
+        ({"a": -2.0, "flag": True}, False),
+        ({"a": 5.0}, False),
+        ({"a": float("nan")}, False),
+        ([-1.0], False),
+        (None, False),
+    ],
+)
+def test_a_reward_is_paid_whatever_a_server_says_of_its_parts(tmp_path, parts, kept):
+    """Only parts that are numbers and sum to the reward are its components."""
+    (tmp_path / "app.py").write_text(
+        "from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer\n"
+        "class Answer(BaseVerifyResponse):\n"
+        "    reward_components: object = None\n"
+        "class Server(SimpleResourcesServer):\n"
+        "    async def verify(self, body: BaseVerifyRequest) -> Answer:\n"
+        f"        parts = {parts!r}\n".replace("nan", "float('nan')")
+        + "        return Answer(**body.model_dump(), reward=-1.0, reward_components=parts)\n"
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"id": "one", "responses_create_params": {"input": "Say something."}}) + "\n")
+    _, results, paid = play(str(tmp_path), "train/one", ["something"], LiftOptions(data=str(rows)))
+    assert (results[0].cause, results[0].reward, paid) == (Cause.SUBMITTED, -1.0, -1.0)
+    assert dict(results[0].components) == (parts if kept else {})
+
+
 def test_what_the_framework_refuses_is_marked_and_keeps_its_words():
     _, results, paid = play(WORDLE, "train/0000", [ToolCall("guess", {}), ToolCall("peek", {}), "done"])
     assert [result.observation.error for result in results] == [
