@@ -18,7 +18,7 @@ from bench.session import connect_session
 from bench.stacks import Stack
 from canonical.adapter import SessionError
 from canonical.bridge.environment import BridgedEnvironment
-from canonical.bridge.source import COMPILED, TEXT_TOOL, LiftError, LiftOptions
+from canonical.bridge.source import COMPILED, LiftError, LiftOptions, SourceFacts
 from canonical.dialect import write_calls
 from canonical.reference import ReferenceSession
 from canonical.tool import ToolCall
@@ -66,13 +66,15 @@ async def _compare(
             whole = (await play_session(ReferenceSession(origin), episode, origin)).transcript
             steps = next((i + 1 for i, step in enumerate(whole.steps) if step.result.cause), len(whole.steps))
             first = replace(whole, steps=whole.steps[:steps])
-            actions = [as_json(translated(action, returned)) for action in episode.read_actions()[:steps]]
+            actions = [
+                as_json(translated(action, origin.facts, returned.facts))
+                for action in episode.read_actions()[:steps]
+            ]
             back = episode.model_copy(update={"task": places[episode.task], "actions": actions})
             last = await play_back(back)
             if _is_over(first) and not _is_over(last):
                 # A framework that shows no end scores an episode when its model has nothing more to call.
-                said = as_json(translated(LAST_WORD, returned))
-                last = await play_back(back.model_copy(update={"actions": [*actions, said]}))
+                last = await play_back(back.model_copy(update={"actions": [*actions, LAST_WORD]}))
             return first, last
 
     chosen = [episode for episode in surveyed.episodes if episode.task in places]
@@ -110,17 +112,21 @@ def _is_over(transcript: Transcript) -> bool:
     return any(step.result.cause is not None for step in transcript.steps)
 
 
-def translated(action: Action, environment: BridgedEnvironment) -> Action:
-    """Return an action as an environment takes it that went through another framework: a call as text, or text as a call."""
-    names = {tool.name for tool in environment.tools}
+def translated(action: Action, origin: SourceFacts, returned: SourceFacts) -> Action:
+    """Return an action of a source as it is said to what came back of it: a call as text, or text as a call."""
+    names = {tool.name for tool in returned.tools}
     if isinstance(action, ToolCall):
-        if environment.text_tool is None or action.name in names:
+        if action.name in names or not (_takes_text_alone(origin) or _takes_text_alone(returned)):
             return action
         action = write_calls([action])
-    # On the way, the text of the origin has become a tool.
-    if environment.text_tool != TEXT_TOOL and TEXT_TOOL in names:
-        return ToolCall(TEXT_TOOL, {"text": action})
+    # On the way, the text of the origin may have become a tool among others.
+    if origin.text_tool in names - {returned.text_tool}:
+        return ToolCall(str(origin.text_tool), {"text": action})
     return action
+
+
+def _takes_text_alone(facts: SourceFacts) -> bool:
+    return [tool.name for tool in facts.tools] == [facts.text_tool]
 
 
 def _shown(aspect: str, transcript: Transcript, steps: int) -> Sequence[Any]:

@@ -283,45 +283,55 @@ def test_what_a_framework_declares_absent_is_lost_and_what_it_writes_into_text_i
     assert [loss.piece for loss in target_losses(features, facts=FACTS)] == [PieceName.EPISODE_END]
 
 
+_GUESS = replace(TEXT_SPEC, name="guess")
+_AGAIN = replace(TEXT_SPEC, name="respond_2")
+_TEXT_ALONE = replace(FACTS, tools=(TEXT_SPEC,), text_tool=TEXT_TOOL)
+_TOOLS_ALONE = replace(FACTS, tools=(_GUESS,), text_tool=None)
+_BOTH = replace(FACTS, tools=(_GUESS, TEXT_SPEC), text_tool=TEXT_TOOL)
+_CALL = ToolCall("guess", {"word": "a"})
+_WRONG = ToolCall("gues", {"word": "a"})
+
+
 @pytest.mark.parametrize(
-    ("action", "text_tool", "tools", "expected"),
+    ("action", "origin", "returned", "expected"),
     [
-        ("hi", TEXT_TOOL, (TEXT_SPEC,), "hi"),
-        ("hi", None, (TEXT_SPEC,), ToolCall(TEXT_TOOL, {"text": "hi"})),
-        (ToolCall("guess", {}), None, (replace(TEXT_SPEC, name="guess"),), ToolCall("guess", {})),
-        (
-            ToolCall("guess", {"word": "a"}),
-            TEXT_TOOL,
-            (TEXT_SPEC,),
-            '<tool_call>{"name":"guess","arguments":{"word":"a"}}</tool_call>',
-        ),
+        # There and back through what takes both, or what the origin takes.
+        ("hi", _TEXT_ALONE, _TEXT_ALONE, "hi"),
+        (_CALL, _TEXT_ALONE, _TEXT_ALONE, write_calls([_CALL])),
+        (_CALL, _BOTH, _BOTH, _CALL),
+        (_WRONG, _BOTH, _BOTH, _WRONG),
+        # Through what takes text alone.
+        (_CALL, _TOOLS_ALONE, _TEXT_ALONE, write_calls([_CALL])),
+        ("hi", _TOOLS_ALONE, _TEXT_ALONE, "hi"),
+        # Through what takes tools alone: the text has become one.
         (
             "hi",
-            "respond_2",
-            (TEXT_SPEC, replace(TEXT_SPEC, name="respond_2")),
+            _TEXT_ALONE,
+            replace(FACTS, tools=(TEXT_SPEC,), text_tool=None),
+            ToolCall(TEXT_TOOL, {"text": "hi"}),
+        ),
+        # Through what has a tool for text of its own beside it.
+        (
+            "hi",
+            _TEXT_ALONE,
+            replace(FACTS, tools=(TEXT_SPEC, _AGAIN), text_tool="respond_2"),
             ToolCall(TEXT_TOOL, {"text": "hi"}),
         ),
         (
-            ToolCall("guess", {}),
-            "respond_2",
-            (TEXT_SPEC, replace(TEXT_SPEC, name="respond_2")),
-            ToolCall(TEXT_TOOL, {"text": write_calls([ToolCall("guess", {})])}),
+            _CALL,
+            _TEXT_ALONE,
+            replace(FACTS, tools=(TEXT_SPEC, _AGAIN), text_tool="respond_2"),
+            ToolCall(TEXT_TOOL, {"text": write_calls([_CALL])}),
         ),
+        (_WRONG, _BOTH, replace(FACTS, tools=(_GUESS, TEXT_SPEC, _AGAIN), text_tool="respond_2"), _WRONG),
+        (_WRONG, _TOOLS_ALONE, _BOTH, _WRONG),
+        ("hi", _TOOLS_ALONE, _BOTH, "hi"),
     ],
 )
 def test_an_action_is_said_as_the_end_of_the_way_takes_it(
-    action: Action, text_tool: str | None, tools: Any, expected: Action, address: str
+    action: Action, origin: SourceFacts, returned: SourceFacts, expected: Action
 ) -> None:
-    facts = replace(FACTS, text_tool=text_tool, tools=tools)
-
-    async def run() -> Action:
-        async with lend(_Source(facts, Manners()), address) as bound:
-            return translated(action, await asyncio.to_thread(bridged_environment, bound))
-
-    found = asyncio.run(run())
-    assert (found.replace(" ", "") if isinstance(found, str) else found) == (
-        expected.replace(" ", "") if isinstance(expected, str) else expected
-    )
+    assert translated(action, origin, returned) == expected
 
 
 def test_names_of_sources() -> None:
