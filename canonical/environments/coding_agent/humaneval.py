@@ -55,9 +55,10 @@ class HumanEval(CodingAgent):
 
     def read_bundle(self, task: Task) -> Bundle:
         """Return a task as a workspace with one file, and one hidden test."""
-        row: Any = task.secret["row"]
-        prompt, entry = row["prompt"], row["entry_point"]
-        test = _CHECK.format(prompt=prompt, test=row["test"], entry=entry)
+        shown: Any = task.inputs
+        hidden: Any = task.secret
+        prompt, entry = shown["prompt"], shown["entry_point"]
+        test = _CHECK.format(prompt=prompt, test=hidden["test"], entry=entry)
         return Bundle(
             prompt=f"Complete the function `{entry}` in `{_FILE}` as its docstring says. The file is:\n\n{prompt.strip()}",
             kind="implement",
@@ -65,7 +66,7 @@ class HumanEval(CodingAgent):
             given=Snapshot({_FILE: prompt.encode()}),
             tests=Snapshot({_TEST: test.encode()}),
             names=(HiddenTest("test_check", _TEST, 1.0),),
-            oracle=Snapshot({_FILE: (prompt + row["canonical_solution"]).encode()}),
+            oracle=Snapshot({_FILE: (prompt + hidden["canonical_solution"]).encode()}),
             # Some tests call the function a hundred times, each in a process of its own.
             test_s=300.0,
         )
@@ -87,5 +88,7 @@ def _tasks() -> TaskSet:
 
 def _task(row: dict[str, Any]) -> Task:
     number = int(row["task_id"].partition("/")[2])
-    inputs = {"kind": "implement", "name": row["task_id"], "entry_point": row["entry_point"]}
-    return Task(id=f"test/{number:03d}", inputs=inputs, secret={"row": row})
+    inputs = {"kind": "implement", "name": row["task_id"]}
+    inputs |= {key: row[key] for key in ("entry_point", "prompt")}
+    secret = {key: row[key] for key in ("test", "canonical_solution")}
+    return Task(id=f"test/{number:03d}", inputs=inputs, secret=secret)
