@@ -13,6 +13,7 @@ A bundle is a folder `<split>/<name>/` that holds
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -139,18 +140,22 @@ def read_files(folder: Path, *, under: str = "") -> Snapshot:
     """
     files: dict[str, bytes] = {}
     executable: set[str] = set()
+    for path in _files(folder):
+        name = under + path.relative_to(folder).as_posix()
+        files[name] = path.read_bytes()
+        if path.stat().st_mode & 0o100:
+            executable.add(name)
+    return Snapshot(files=files, executable=frozenset(executable))
+
+
+def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if "__pycache__" in relative.parts:
+        if "__pycache__" in path.relative_to(folder).parts:
             continue
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise TaskLoadError(path, "is neither a file nor a folder; a bundle holds nothing else")
         if path.is_file():
-            name = under + relative.as_posix()
-            files[name] = path.read_bytes()
-            if path.stat().st_mode & 0o100:
-                executable.add(name)
-    return Snapshot(files=files, executable=frozenset(executable))
+            yield path
 
 
 def overlaid(given: Snapshot, over: Snapshot) -> Snapshot:
@@ -172,6 +177,9 @@ def _check(task: Task, root: Path) -> tuple[HiddenTest, ...]:
     _check_description(root / "task.yaml", task.inputs)
     _limits(root, task.inputs)
     patterns: Any = task.inputs["solution"]
+    for name in ("data", "tests"):
+        # What may not be there is told now, and not when the first episode of the task starts.
+        deque(_files(root / name), maxlen=0)
     _check_solutions(root, patterns)
     return _names(root, task.secret)
 
@@ -230,7 +238,7 @@ def _check_solutions(root: Path, patterns: Sequence[str]) -> None:
     for folder in sorted(solutions.iterdir()):
         if folder.name != ORACLE and not (folder.name.startswith(_WRONG) and folder.is_dir()):
             raise TaskLoadError(folder, f"is neither {ORACLE} nor a folder whose name begins with {_WRONG!r}")
-        paths = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        paths = list(_files(folder))
         if not paths:
             raise TaskLoadError(folder, "holds no file")
         for path in paths:
@@ -246,7 +254,7 @@ def _names(root: Path, secret: Mapping[str, Any]) -> tuple[HiddenTest, ...]:
     for path in sorted((root / "tests").rglob("*.py")):
         if "__pycache__" in path.parts:
             continue
-        for name, line in _test_functions(path):
+        for name, line in _test_functions(path, weights):
             if name in found:
                 raise TaskLoadError(path, f"the test {name} is already defined in {found[name]}", line)
             if name not in weights:
@@ -264,7 +272,7 @@ def _tree(source: bytes) -> ast.Module:
         return ast.parse(source)
 
 
-def _test_functions(path: Path) -> Iterator[tuple[str, int]]:
+def _test_functions(path: Path, weights: Mapping[str, float]) -> Iterator[tuple[str, int]]:
     try:
         tree = _tree(path.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -272,11 +280,36 @@ def _test_functions(path: Path) -> Iterator[tuple[str, int]]:
             path, f"is not Python: {getattr(error, 'msg', error)}", getattr(error, "lineno", None)
         ) from None
     for node in tree.body:
-        if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test"):
-            raise TaskLoadError(path, f"the test {node.name} must be a plain function", node.lineno)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+        # A call of a generator function runs nothing of it, and one of a class checks nothing: such a test always passes.
+        is_plain = isinstance(node, ast.FunctionDef) and not _has_yield(node)
+        if not is_plain:
+            for name in _bound(node):
+                if name in weights or not isinstance(node, ast.Assign | ast.AnnAssign):
+                    raise TaskLoadError(path, f"the test {name} must be a plain function", node.lineno)
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
             if [argument.arg for argument in node.args.args] != ["solution"]:
                 raise TaskLoadError(
                     path, f"the test {node.name} must take one argument, solution", node.lineno
                 )
             yield node.name, node.lineno
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Yield the names of tests, by their looks, that a statement at the top of a file defines."""
+    names = [node.name] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else []
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+    yield from (name for name in names if name.startswith("test"))
+
+
+def _has_yield(function: ast.FunctionDef) -> bool:
+    """Say whether a call of a function makes a generator; what functions inside it yield is their own."""
+    waiting: list[ast.AST] = [*function.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return False

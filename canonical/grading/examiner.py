@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REASON = 500
+# What generators, coroutines and asynchronous generators have: code that was called, and runs only when it is asked to.
+_UNFINISHED = ("__next__", "__await__", "__anext__")
 
 
 class _Pipes:
@@ -84,7 +86,9 @@ def _supervise(request: Mapping[str, Any], pipes: _Pipes) -> None:
 def _verdict(request: Mapping[str, Any], pipes: _Pipes) -> dict[str, Any]:
     reason = ""
     try:
-        _load(request["path"], request["name"])(Solution(pipes))
+        returned = _load(request["path"], request["name"])(Solution(pipes))
+        if any(hasattr(returned, name) for name in _UNFINISHED):
+            reason = f"it returned a {type(returned).__name__}, of which nothing has run; a test is a plain function"
     except BaseException as error:  # noqa: BLE001 - a test that raises anything has failed
         reason = _describe(error)
     return {"op": "verdict", "passed": not reason, "reason": reason}

@@ -81,6 +81,13 @@ def test_a_bundle_is_read_whole(tmp_path: Path) -> None:
         ({"tests/test_b.py": "def test_a(solution): ..."}, "tests/test_b.py", "already defined in tests/test_a.py"),
         ({"tests/test_a.py": "def test_a(): ..."}, "tests/test_a.py", "must take one argument"),
         ({"tests/test_a.py": "async def test_a(solution): ..."}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "async def test_a(solution):\n    yield"}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "def test_a(solution):\n    for one in (1, 2):\n        yield one"}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "def test_a(solution):\n    yield from solution.calls('a:f', [])"}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "def test_a(solution):\n    x = [(yield)]"}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "class test_a:\n    def __init__(self, solution): ..."}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "test_a = lambda solution: None"}, "tests/test_a.py", "must be a plain function"),
+        ({"tests/test_a.py": "def test_a(solution): ...\ntest_a = made(test_a)"}, "tests/test_a.py", "must be a plain function"),
         ({"tests/test_a.py": "def test_a(:"}, "tests/test_a.py", "is not Python"),
         ({"solutions/oracle/a.py": None}, "solutions/oracle", "is missing"),
         ({"solutions/oracle/b.txt": ""}, "solutions/oracle/b.txt", "would not be carried"),
@@ -120,12 +127,27 @@ def test_equal_keys_of_different_mappings_are_no_repetition(tmp_path: Path) -> N
     assert task.inputs["metadata"] == {"a": {"x": 1}, "b": {"x": 2}, "c": [{"x": 1}, {"x": 1}]}
 
 
-def test_a_link_in_a_bundle_is_refused(tmp_path: Path) -> None:
-    make(tmp_path)
-    (tmp_path / "train/one/data/link").symlink_to("/etc/passwd")
-    (task,) = load_bundles(tmp_path)
-    with pytest.raises(TaskLoadError, match="neither a file nor a folder"):
-        read_bundle(task)
+@pytest.mark.parametrize("folder", ["data", "tests", "solutions/oracle", "solutions/wrong-three"])
+def test_a_link_in_a_bundle_is_refused_when_it_is_loaded(tmp_path: Path, folder: str) -> None:
+    link = make(tmp_path) / "train/one" / folder / "link.py"
+    link.symlink_to("/etc/passwd")
+    with pytest.raises(TaskLoadError, match="neither a file nor a folder") as caught:
+        load_bundles(tmp_path)
+    assert caught.value.path == link
+
+
+def test_what_helpers_of_a_test_yield_is_their_own(tmp_path: Path) -> None:
+    source = """
+tests = [1]
+def rows():
+    yield 1
+def test_a(solution):
+    def inner():
+        yield 1
+    assert [*inner(), *(lambda: (yield))()] and [x for x in rows()]
+"""
+    (task,) = load_bundles(make(tmp_path, **{"tests/test_a.py": source}))
+    assert [test.name for test in read_bundle(task).names] == ["test_a"]
 
 
 def test_the_files_of_a_task_belong_to_its_hash(tmp_path: Path) -> None:

@@ -166,6 +166,43 @@ def test_passes(solution): assert solution.call("m:f") == 1
     ]
 
 
+@pytest.mark.slow
+def test_a_test_of_which_nothing_has_run_is_not_passed() -> None:
+    tests = """
+def started(function):
+    return lambda solution: function(solution)
+
+@started
+def test_yields(solution):
+    assert False
+    yield
+
+@started
+async def test_waits(solution):
+    assert False
+
+@started
+async def test_does_both(solution):
+    assert False
+    yield
+
+@started
+def test_runs(solution):
+    assert solution.call("m:f") == 1
+"""
+    names = ("test_yields", "test_does_both", "test_runs")
+    outcome = asyncio.run(
+        grade(
+            load_backend("local"),
+            Snapshot({"m.py": b"def f(): return 1\n"}),
+            Snapshot({"tests/test_m.py": tests.encode()}),
+            [HiddenTest(name, "tests/test_m.py", 1.0) for name in (*names, "test_waits")],
+        )
+    )
+    assert [result.name for result in outcome.results if result.passed] == ["test_runs"]
+    assert "it returned a generator, of which nothing has run" in outcome.results[0].reason
+
+
 # Each returns, prints or forges something else than 5, and would pass a grader that trusts the process it grades.
 CHEATS = {
     "exits in silence": "import sys\nsys.exit(0)",
