@@ -53,12 +53,21 @@ def load_environment(source: str) -> Environment[Any]:
         is_there = path.is_file()
     except OSError:  # a name that the file system does not take
         is_there = False
+    if not is_there and _looks_like_a_path(source):
+        where = (
+            f"{path} is missing" if path.suffix == ".py" else f"{path} is neither a Python file nor a folder"
+        )
+        raise UnknownEnvironmentError(f"there is no environment {source!r:.200}: {where!s:.300}")
     if not is_there:
         raise UnknownEnvironmentError(
             f"there is no environment {source!r:.200}; the catalogue has {', '.join(environment_names())}, "
             "and a path to an environment.py is accepted too"
         )
     return _only_environment(import_file(path.resolve()), source)
+
+
+def _looks_like_a_path(source: str) -> bool:
+    return "\0" not in source and ("/" in source or source.endswith(".py"))
 
 
 def load_attacks(source: str) -> MakeAttacks | None:

@@ -91,13 +91,22 @@ def test_an_abstract_base_class_does_not_count(tmp_path: Path) -> None:
     assert load_environment(str(write(tmp_path, source))).name == "tiny"
 
 
-@pytest.mark.parametrize("source", ["nothing", "", "wordle2", "/nowhere/environment.py", "a\0b", "x" * 5000])
+@pytest.mark.parametrize("source", ["nothing", "", "wordle2", "a\0b", "a/\0b", "x" * 5000])
 def test_an_unknown_name_lists_what_exists(source: str) -> None:
     refused(source, "there is no environment", "wordle", "a path to an environment.py is accepted too")
 
 
 def test_a_folder_without_an_environment_is_refused(tmp_path: Path) -> None:
-    refused(str(tmp_path), "there is no environment", str(tmp_path))
+    refused(str(tmp_path), "there is no environment", f"{tmp_path / 'environment.py'} is missing")
+
+
+@pytest.mark.parametrize("source", ["/nowhere/environment.py", "mine.py", "mine/environment.py"])
+def test_a_path_that_leads_nowhere_is_said_to_be_missing(source: str) -> None:
+    refused(source, "there is no environment", f"{source} is missing")
+
+
+def test_a_path_to_something_else_is_said_to_be_no_file() -> None:
+    refused("/nowhere/mine", "/nowhere/mine is neither a Python file nor a folder")
 
 
 @pytest.mark.parametrize(
