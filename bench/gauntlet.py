@@ -32,6 +32,7 @@ from canonical.catalogue import definition_sha256, load_attacks, load_environmen
 from canonical.content import JSON
 from canonical.environment import Environment, NoOracleError
 from canonical.reference import ReferenceSession
+from canonical.sandbox.backends import missing_backend
 from canonical.step import StepResult
 
 REFERENCE = "reference"
@@ -183,6 +184,7 @@ async def run_gauntlet(
 
     Raises:
         NoAttacksError: The environment has no attacks, or not the ones that are named.
+        BackendUnavailableError: The sandboxes of the environment cannot be used here.
         WorkerError: A worker could not be started.
     """
     through = REFERENCE if subject is None else subject.label
@@ -261,6 +263,10 @@ async def _play(
                 results.append(await session.step(action))  # noqa: PERF401 - a failure must not lose those before it
             problem = await _neighbours(environment, neighbour, attack)
     except (SessionError, WorkerError, ValueError) as error:
+        missing = missing_backend(error)
+        if missing is not None:
+            # No attack can be played then, and every other one would say the same.
+            raise missing from error
         problem = f"the session failed: {error}"
     end = next((result for result in results if result.cause is not None), None)
     score = results[-1].total if results and not problem else None

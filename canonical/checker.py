@@ -23,6 +23,7 @@ from canonical.environment import Environment, NoOracleError
 from canonical.episode import Episode, Snapshot, SnapshotError, StartError
 from canonical.reward import OutcomeError, RewardSpec, Rubric, ScoringError, finish
 from canonical.sampling import random_call, sample_call
+from canonical.sandbox.protocol import BackendUnavailableError
 from canonical.spelling import Secret
 from canonical.step import Cause, StepResult
 from canonical.task import Task, TaskSet
@@ -178,6 +179,7 @@ def check_environment(
 
     Raises:
         ValueError: There is no episode to play.
+        BackendUnavailableError: The sandboxes that its episodes need cannot be used here.
         RuntimeError: The environment waits, and an event loop is already running; await `check_environment_async`.
     """
     if not _waits(environment):
@@ -320,6 +322,8 @@ async def _flaws(environment: Environment[Any], plans: list[_Plan]) -> CheckResu
     for task in {plan.task.id: plan.task for plan in plans}.values():
         try:
             found += [f"task {task.id!r}: {flaw}" for flaw in await environment.flaws(task)]
+        except BackendUnavailableError:
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the author is told of whatever it is
             found.append(f"task {task.id!r}: flaws failed: {_describe(error)}")
     if not found:
@@ -342,7 +346,9 @@ async def _examine_all(
         on_promise(promise, number)
         try:
             finding = await examine(environment, plan)
-        except StartError:
+        except StartError as error:
+            if isinstance(error.failure, BackendUnavailableError):
+                raise error.failure from error
             continue
         except _UnsupportedError as reason:
             return CheckResult(promise, Outcome.UNSUPPORTED, str(reason))

@@ -117,6 +117,12 @@ class Environment(ABC, Generic[StateT]):
         """
         raise NoOracleError(f"{self.name} has no oracle for task {task.id}")
 
+    def require(self) -> None:
+        """Raise what keeps every episode from starting here, as far as it is known before one is; by default nothing does.
+
+        Commands ask this first, so an environment overrides it with what is quickly seen, such as a setting that is wrong.
+        """
+
     async def flaws(self, task: Task) -> Sequence[str]:  # noqa: ARG002 - as outcome
         """Return what is wrong with a task itself, as sentences for its author; nothing by default.
 

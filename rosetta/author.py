@@ -308,6 +308,7 @@ def check(environment: str, *, episodes: int | None, seed: int, quiet: bool, as_
     """Check that ENVIRONMENT keeps its promises; show the smallest failing example of each broken one."""
     console = Console(quiet=quiet, as_json=as_json)
     loaded = load_environment(environment)
+    loaded.require()
     wanted = planned_episodes(loaded) if episodes is None else episodes
     promises = list(Promise)
     with console.progress() as show_bar:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +16,7 @@ from bench.conformance import BrokenEnvironmentError
 from canonical.catalogue import UnknownEnvironmentError, definition_path, load_environment
 from canonical.episode import StartError
 from canonical.reward import ScoringError
+from canonical.sandbox.backends import missing_backend
 from canonical.task import TasksNotInstalledError
 from rosetta.console import FINDING, Console
 
@@ -33,9 +35,14 @@ def pointing_to_author(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def guarded(*, environment: str, **options: Any) -> None:
         try:
+            with suppress(UnknownEnvironmentError):  # of which the command itself speaks
+                load_environment(environment).require()
             command(environment=environment, **options)
         except Exception as raised:
             reason = _first(raised)
+            missing = missing_backend(reason)
+            if missing is not None:  # of which no line of the environment is to blame
+                raise click.ClickException(str(missing)) from raised
             failure = _failure(reason, environment)
             if failure is None or isinstance(reason, TasksNotInstalledError):
                 raise

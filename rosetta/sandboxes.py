@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from bench.progress import Progress
-from canonical.sandbox.backends import UnknownBackendError, load_backend
+from canonical.sandbox.backends import UNSAFE, UnknownBackendError, load_backend
 from canonical.sandbox.check import (
     BackendReport,
     CheckResult,
@@ -25,8 +25,6 @@ from canonical.sandbox.protocol import Backend, Isolation
 from rosetta.console import FINDING, Console, output_options
 from rosetta.options import out_folder_option
 
-UNSAFE = "unsafe"
-"""The backend that isolates nothing; it has to be asked for twice."""
 _MARKS = {Outcome.PASSED: "kept", Outcome.FAILED: "BROKEN", Outcome.NOT_APPLICABLE: "does not apply"}
 
 

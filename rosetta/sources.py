@@ -148,9 +148,10 @@ async def playing(name: str, said: dict[str, Any], console: Console, *, build: b
     Raises:
         LiftError: The source cannot be lifted.
         UnknownEnvironmentError: There is no such environment.
+        BackendUnavailableError: The sandboxes of the environment cannot be used here.
     """
     if not is_source(name):
-        load_environment(name)
+        load_environment(name).require()
         yield name
         return
     request = source_request(name, said)

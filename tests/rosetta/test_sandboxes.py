@@ -92,6 +92,42 @@ def test_a_wrong_command_is_one_line_and_starts_nothing(
     assert words in err
 
 
+BACKENDS = {
+    "docker": "the docker sandbox needs the Docker SDK",
+    "bogus": "there is no sandbox backend 'bogus'; there are docker, e2b, local",
+    "unsafe": "set ROSETTA_UNSAFE_NO_ISOLATION=1 as well to mean it",
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("verb", ["rollout", "play", "check", "gauntlet"])
+def test_episodes_without_their_backend_are_one_line(
+    verb: str, backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line of the environment is blamed, no promise is called broken, and no attack is said to be held or not."""
+    monkeypatch.setenv("ROSETTA_SANDBOX", backend)
+    monkeypatch.setitem(sys.modules, "docker", None)
+    monkeypatch.delenv("ROSETTA_UNSAFE_NO_ISOLATION", raising=False)
+    more = () if verb == "play" else ("--quiet",)
+    got, out, err = run(capsys, monkeypatch, verb, "coding_agent", *more)
+    assert (got, out) == (3, "")
+    assert err.startswith("error: ")
+    assert err.count("error") == 1
+    assert BACKENDS[backend] in err
+
+
+def test_a_check_that_cannot_start_its_own_process_breaks_no_promise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    forbidden = tmp_path / "python"
+    forbidden.write_text("", encoding="utf-8")
+    monkeypatch.setattr("canonical.sandbox.checks.lifecycle.sys.executable", str(forbidden))
+    got, out, err = run(capsys, monkeypatch, "check-sandbox", "local", "--check", "host-killed", "--quiet")
+    assert (got, out) == (3, "")
+    assert err.startswith(f"error: the check host-killed starts another process of {forbidden}")
+    assert "Permission denied" in err
+
+
 @pytest.mark.slow
 def test_bench_sandbox_writes_records_and_a_report(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

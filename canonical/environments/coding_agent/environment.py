@@ -26,6 +26,7 @@ from canonical.reward import Exchanges, RewardSpec, Rubric, Score, ScoringError
 from canonical.sandbox.program import python_program
 from canonical.sandbox.protocol import (
     Backend,
+    BackendUnavailableError,
     CommandFailedError,
     CommandTimeoutError,
     Exec,
@@ -208,6 +209,15 @@ class CodingAgent(Environment[Desk]):
     def read_bundle(self, task: Task) -> Bundle:
         """Return what belongs to a task; for subclasses whose tasks come from elsewhere."""
         return read_bundle(task)
+
+    def require(self) -> None:
+        """Raise what is wrong with the backend that was chosen, as far as it shows without a sandbox.
+
+        Raises:
+            BackendUnavailableError: There is no such backend, its package is missing, or it was not said aloud.
+        """
+        if self._backend is None:
+            _default_backend()
 
     async def start(self, task: Task, rng: random.Random) -> Desk:  # noqa: ARG002 - nothing is random here
         """Open a sandbox with the files of the task."""
@@ -460,7 +470,11 @@ class CodingAgent(Environment[Desk]):
         yield ToolCall("submit_solution", {})
 
     async def flaws(self, task: Task) -> Sequence[str]:
-        """Return which hidden tests the oracle fails, and why; if none, which wrong patches are paid in full."""
+        """Return which hidden tests the oracle fails, and why; if none, which wrong patches are paid in full.
+
+        Raises:
+            BackendUnavailableError: There is no sandbox to grade in.
+        """
         bundle = await asyncio.to_thread(self.bundle, task)
         given = {path: data for path, data in bundle.given.files.items() if path not in bundle.removed}
         start = Snapshot(files=given, executable=bundle.given.executable - set(bundle.removed))
@@ -476,6 +490,8 @@ class CodingAgent(Environment[Desk]):
                 return [f"the oracle fails {result.name}: {result.reason}" for result in failed]
             reports = await asyncio.gather(*map(graded, bundle.wrong.values()))
         except (GradingError, SubmissionError) as error:
+            if isinstance(error.__cause__, BackendUnavailableError):
+                raise error.__cause__ from error
             return [f"its known solutions cannot be graded: {error}"]
         return [
             f"the wrong patch {name!r} passes every hidden test"

@@ -25,7 +25,7 @@ from canonical.sandbox.checks.place import (
     shell,
     succeeded,
 )
-from canonical.sandbox.protocol import Sandbox, SandboxGoneError, Snapshot
+from canonical.sandbox.protocol import BackendUnavailableError, Sandbox, SandboxGoneError, Snapshot
 
 _HOST = """
 import asyncio, sys
@@ -119,17 +119,18 @@ async def _host_killed(place: Place) -> str:
         raise NotApplicableError("the backend cannot be loaded by its name in another process")
     word = f"rosettahost{place.token}"
     folder = Path(__file__).parents[3]
-    with subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(folder)!r})\n{_HOST}",
-            place.backend.name,
-            word,
-        ],
-        stdout=subprocess.PIPE,
-    ) as host:
+    program = f"import sys; sys.path.insert(0, {str(folder)!r})\n{_HOST}"
+    try:
+        started = subprocess.Popen(
+            [sys.executable, "-P", "-c", program, place.backend.name, word], stdout=subprocess.PIPE
+        )
+    except OSError as error:
+        # Which says nothing about the backend, and whoever runs the check can change it.
+        raise BackendUnavailableError(
+            f"the check host-killed starts another process of {sys.executable}, which this user cannot: "
+            f"{error.strerror or error}; give the user an interpreter that it may execute"
+        ) from error
+    with started as host:
         place.at_the_end(host.kill)
         assert host.stdout is not None  # noqa: S101 - a pipe was asked for
         line = await asyncio.to_thread(host.stdout.readline)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from canonical.sandbox.backends import UnknownBackendError, backend_names, load_backend
+from canonical.sandbox.backends import UnknownBackendError, _warn, backend_names, load_backend
 from canonical.sandbox.local import BACKEND, LocalBackend, LocalSandbox, confinement
 from canonical.sandbox.local.confinement import Bubblewrap
 from canonical.sandbox.local.hub import hub
@@ -639,6 +639,7 @@ def test_backends_are_found_by_name_and_the_default_is_local(monkeypatch: pytest
     assert load_backend() is BACKEND
     assert load_backend("unsafe") is UNSAFE
     monkeypatch.setenv("ROSETTA_SANDBOX", "unsafe")
+    monkeypatch.setenv("ROSETTA_UNSAFE_NO_ISOLATION", "1")
     assert load_backend() is UNSAFE
     assert load_backend("local") is BACKEND
     with pytest.raises(UnknownBackendError, match=r"no sandbox backend 'moon'; there are .*local"):
@@ -650,3 +651,20 @@ def test_what_is_opened_is_a_sandbox(inside: Any) -> None:
         return isinstance(sandbox, Sandbox)
 
     assert inside(work)
+
+
+def test_no_isolation_by_a_variable_is_said_twice_and_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _warn.cache_clear()
+    monkeypatch.setenv("ROSETTA_SANDBOX", "unsafe")
+    for said in ("", "0", "yes"):
+        monkeypatch.setenv("ROSETTA_UNSAFE_NO_ISOLATION", said)
+        with pytest.raises(
+            BackendUnavailableError, match="set ROSETTA_UNSAFE_NO_ISOLATION=1 as well to mean it"
+        ):
+            load_backend()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("ROSETTA_UNSAFE_NO_ISOLATION", "1")
+    assert load_backend() is load_backend("unsafe") is UNSAFE
+    assert capsys.readouterr().err.count("'unsafe' isolates nothing") == 1
