@@ -6,6 +6,7 @@ import asyncio
 import random
 from contextlib import asynccontextmanager
 
+import gem
 import pytest
 from gem.envs.registration import ENV_REGISTRY
 
@@ -95,8 +96,21 @@ def test_interleaved_sessions_of_games_that_share_global_generators_show_what_ea
     assert together == alone
 
 
+def draws_its_limit(env):
+    limits = set()
+    for seed in range(20):
+        env.reset(seed=seed)
+        limits.add(env.max_turns)
+    return len(limits) > 1
+
+
 @pytest.mark.parametrize("game", ["game:Game2048-v0-random", "game:Mastermind-v0-random"])
 def test_a_limit_of_turns_that_is_drawn_is_said_and_the_port_cuts_nothing_off_before_it(game):
+    if game not in ENV_REGISTRY:
+        pytest.skip(f"this release of GEM has no {game}")
+    if not draws_its_limit(gem.make(game)):
+        pytest.skip(f"in this release of GEM, {game} has one limit for all episodes")
+
     async def run():
         async with lifted(game, LiftOptions(tasks=20)) as source:
             notes = [loss.note for loss in source.facts.losses if loss.concern is Concern.TRUNCATION]
