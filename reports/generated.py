@@ -12,13 +12,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.porting.records import MATRIX_FILE, MATRIX_PAGE, PortMatrix, read_matrix
 from bench.records import read_run
 from canonical.adapter import AdapterFacts, Feature
 from canonical.transcript import Transcript, step_text
+from reports.ports import groups_of, summary_of
 from reports.render import summarise
 
 README_RUN = "openenv-0.10.0-wordle"
 """The published run that the README shows."""
+
+PORTS_FOLDER = "ports"
+"""The published matrix of ports, which the README shows in part."""
 
 EXAMPLE = "docs/examples/median.jsonl"
 """The episode that the page on the coding agent shows, as `rosetta rollout --out` has written it."""
@@ -26,6 +31,7 @@ EXAMPLE = "docs/examples/median.jsonl"
 _RESULT = ("<!-- generated: a published run -->", "<!-- end of generated -->")
 _WORDS = ("<!-- generated: words of adapter.toml -->", "<!-- end of generated -->")
 _EPISODE = ("<!-- generated: an episode -->", "<!-- end of generated -->")
+_PORTS = ("<!-- generated: the published ports -->", "<!-- end of generated -->")
 _FEATURES = ("<!-- generated: features proven by conformance -->", "<!-- end of generated -->")
 
 
@@ -97,6 +103,29 @@ def result_block(folder: Path, figure: str) -> str:
     return "\n".join([*picture, "", *table, "", more])
 
 
+def ports_block(matrix: PortMatrix, titles: Mapping[str, str]) -> str:
+    """Return the ports of the hand-written environments as a table, and what all ports show.
+
+    Args:
+        matrix: The published matrix.
+        titles: Framework -> its name.
+    """
+    wordle = next(group for group in groups_of(matrix) if group.anchor == "wordle")
+    columns = " | ".join(f"to {titles[target]}" for target in matrix.targets)
+    rows = [f"| Wordle of | {columns} |", f"| --- |{' --- |' * len(matrix.targets)}"]
+    rows += [
+        f"| {titles[row.source.framework]} | {' | '.join(cell.brief for cell in row.cells)} |"
+        for row in wordle.rows
+    ]
+    page = f"reports/published/{PORTS_FOLDER}/{MATRIX_PAGE}"
+    legend = (
+        "A cell holds the episodes in which source and target differ, of how many that were played on both; then of how many of "
+        "the eleven pieces all is kept, something is approximated, something is lost."
+    )
+    whole = f"All that was ported: {summary_of(matrix)} [Each with its ledger]({page})."
+    return "\n".join([*rows, "", f"{legend} {whole}"])
+
+
 def episode_block(transcript: Transcript) -> str:
     """Return an episode as `rosetta rollout` shows it, below what the agent is told."""
     prompt = "\n\n".join(message.text for message in transcript.prompt)
@@ -123,11 +152,18 @@ def generated_documents(root: Path) -> dict[Path, str]:
     published = root / "reports" / "published" / README_RUN
     readme = root / "README.md"
     block = result_block(published, "ceiling")
-    documents[readme] = renew(readme.read_text(encoding="utf-8"), _RESULT, block)
+    text = renew(readme.read_text(encoding="utf-8"), _RESULT, block)
+    matrix = read_matrix(published.parent / PORTS_FOLDER / MATRIX_FILE)
+    documents[readme] = renew(text, _PORTS, ports_block(matrix, _titles(root)))
     page = root / "docs" / "coding-agent.md"
     shown = Transcript.from_line((root / EXAMPLE).read_text(encoding="ascii"))
     documents[page] = renew(page.read_text(encoding="utf-8"), _EPISODE, episode_block(shown))
     return documents
+
+
+def _titles(root: Path) -> dict[str, str]:
+    facts = {path.parent.name: AdapterFacts.read(path) for path in root.glob("adapters/*/adapter.toml")}
+    return {name: one.title for name, one in facts.items()}
 
 
 def main() -> int:

@@ -113,10 +113,12 @@ class PortCell:
 
     Attributes:
         text: What it says.
+        brief: The same in numbers: episodes that differ, of how many; pieces that are kept, approximated and lost.
         entries: What of the ledger is not preserved.
     """
 
     text: str
+    brief: str
     entries: tuple[LossEntry, ...] = ()
 
 
@@ -244,18 +246,21 @@ def _how_many(differ: int) -> str:
 
 def _cell(record: PortRecord | None) -> PortCell:
     if record is None:
-        return PortCell("not made")
+        return PortCell("not made", "not made")
     entries = tuple(entry for entry in record.ledger if entry.status != "preserved")
     proof = record.proof
     if proof is None:
-        return PortCell("not proven", entries)
+        return PortCell("not proven", "not proven", entries)
     losses = [entry.loss() for entry in record.ledger]
     counts = Counter(status_of(piece, losses) for piece in PieceName)
     differ = f"{len(proof.mismatches)} differ"
     if proof.unrepeatable and not proof.mismatches:
         differ = "nothing to compare, as the source does not repeat itself"
     kept = ", ".join(f"{counts[status]} {word}" for status, word in zip(STATUSES, _WORDS, strict=True))
-    return PortCell(f"{proof.episodes} episodes, {differ}; {kept}", entries)
+    brief = (
+        f"{len(proof.mismatches)} of {proof.episodes}; {'/'.join(str(counts[status]) for status in STATUSES)}"
+    )
+    return PortCell(f"{proof.episodes} episodes, {differ}; {kept}", brief, entries)
 
 
 _WORDS = ("kept", "approximated", "lost")

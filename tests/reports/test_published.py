@@ -9,6 +9,11 @@ import matplotlib as mpl
 import pytest
 
 from bench.certificate import CERTIFICATE_FILE, Certificate, specify
+from bench.porting.matrix import all_frameworks, all_owners
+from bench.porting.records import MATRIX_FILE as PORTS_FILE
+from bench.porting.records import MATRIX_PAGE as PORTS_PAGE
+from bench.porting.records import read_matrix
+from bench.porting.tried import tried_sources
 from bench.records import Conformance, Verdict, read_run
 from bench.sandbox_records import RECORDS_FILE as SANDBOXES_FILE
 from bench.sandbox_records import read_sandbox_run
@@ -20,6 +25,7 @@ from canonical.catalogue import load_environment
 from canonical.golden import EPISODES, GoldenSet, golden_folder
 from reports.certificate import render_certificate
 from reports.gauntlet import write_gauntlet
+from reports.ports import render_matrix as render_ports
 from reports.proxies import render_proxy_run
 from reports.render import render_run
 from reports.sandboxes import render_sandbox_run
@@ -31,6 +37,7 @@ GAUNTLETS = sorted(path.parent for path in FOLDER.glob("*/gauntlet.json"))
 PROXIES = sorted(path.parent for path in FOLDER.glob(f"*/{RECORDS_FILE}"))
 MATRICES = sorted(path.parent for path in FOLDER.glob(f"*/{MATRIX_FILE}"))
 SANDBOXES = sorted(path.parent for path in FOLDER.glob(f"*/{SANDBOXES_FILE}"))
+PORTS = sorted(path.parent for path in FOLDER.glob(f"*/{PORTS_FILE}"))
 PUBLISHED = sorted(path.parent for path in FOLDER.glob("*/records.jsonl"))
 
 
@@ -132,6 +139,21 @@ def test_a_published_matrix_of_versions_is_what_its_cells_say_and_has_every_supp
     assert [cell.stack for cell in matrix.cells if not cell.outcome.good] == []
     assert matrix.commit is not None
     assert matrix.dirty is False
+
+
+@pytest.mark.parametrize("folder", PORTS, ids=lambda folder: folder.name)
+def test_a_published_matrix_of_ports_is_what_its_file_says_and_has_every_source_under_every_framework(
+    folder: Path,
+) -> None:
+    matrix = read_matrix(folder / PORTS_FILE)
+    assert (folder / PORTS_PAGE).read_text(encoding="utf-8") == render_ports(matrix)
+    tried = {one.request(owner).name for owner in all_owners() for one in tried_sources(owner)}
+    assert {(port.source.name, port.target.framework) for port in matrix.ports} == {
+        (source, target) for source in tried for target in all_frameworks()
+    }
+    assert matrix.holds
+    assert len(matrix.round_trips) == len(all_frameworks()) * (len(all_frameworks()) - 1)
+    assert (matrix.commit is not None, matrix.dirty) == (True, False)
 
 
 @pytest.mark.parametrize("folder", SANDBOXES, ids=lambda folder: folder.name)

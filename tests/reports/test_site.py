@@ -13,7 +13,7 @@ from bench.facts import FACTS_FILE, read_facts
 from bench.stacks import ROOT
 from reports.stone.inputs import SourceFile, read_inputs
 from reports.stone.measured import without_styles
-from reports.stone.pages import MEASURED
+from reports.stone.pages import MEASURED, PORTS
 from reports.stone.render import render_tables
 from reports.stone.source import highlighted, panes
 
@@ -55,7 +55,7 @@ def pages() -> dict[str, _Page]:
 def test_there_is_a_page_for_every_table_and_every_framework(pages):
     tables = {f"tables/{table.name}.html" for table in render_tables(FACTS)}
     frameworks = {f"frameworks/{subject.framework}.html" for subject in FACTS.subjects}
-    assert set(pages) == {"index.html", "choose.html", "code.html", MEASURED} | tables | frameworks
+    assert set(pages) == {"index.html", "choose.html", "code.html", MEASURED, PORTS} | tables | frameworks
 
 
 def test_every_link_leads_to_a_file_and_a_place_in_it(pages):
