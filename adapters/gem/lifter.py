@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -234,7 +235,7 @@ _LOSSES = (
 
 
 def _limits(env: Any) -> list[int]:
-    """Return the limits of turns that an environment has had, one after the other: some games draw another at each reset."""
+    """Play no turn of an environment, close it, and return the limits of turns that it has had: some draw another at each reset."""
     generators = OwnGenerators(0)
     found = [_limit(env)]
     enough = time.monotonic() + _LIMITS_S
@@ -246,6 +247,11 @@ def _limits(env: Any) -> list[int]:
         found.append(_limit(env))
         if time.monotonic() > enough:
             break
+    # GEM's own class has no `close`; what has one may hold more than memory.
+    close = getattr(env, "close", None)
+    if callable(close):
+        with contextlib.suppress(Exception):
+            generators.run(close)
     return [limit for limit in found if limit is not None]
 
 
