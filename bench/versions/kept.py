@@ -112,12 +112,13 @@ class CellStore:
         self._folder = folder
 
     def read(self, label: str, key: str) -> Cell | None:
-        """Return the cell of a release if it was kept under the same key, and could be played."""
+        """Return the cell of a release if it was kept under the same key, and was played to its end."""
         try:
             cell = Cell.model_validate_json(self._path(label).read_bytes())
         except (OSError, ValidationError):
             return None
-        return cell if cell.key == key and not cell.reason else None
+        # What a worker died of may be nothing that the key holds, such as a signal or a full memory.
+        return cell if cell.key == key and cell.episodes and not cell.reason else None
 
     def write(self, cell: Cell) -> None:
         """Keep a cell, in place of the one that was kept of the same release."""

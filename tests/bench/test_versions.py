@@ -390,6 +390,19 @@ def test_what_is_kept_is_not_played_again_and_a_release_without_its_interpreter_
     assert [is_kept for _, is_kept in played(STACK)] == [True]
 
 
+def test_a_release_whose_worker_died_is_played_again(tmp_path: Path) -> None:
+    """Whoever interrupts a run ends its workers, and that says nothing of the release."""
+    store = CellStore(tmp_path)
+    died = Finding(
+        promise="the adapter works with the release", difference="the worker was killed by signal 15"
+    )
+    store.write(cell(outcome=Outcome.FAILS, findings=(died,), episodes=0, steps=0, key="same"))
+    assert store.read(cell().stack, "same") is None
+    differs = Finding(promise="rewards", difference="1.0 became 0.5")
+    store.write(cell(outcome=Outcome.FAILS, findings=(differs,), episodes=3, key="same"))
+    assert store.read(cell().stack, "same") is not None
+
+
 def test_a_release_that_cannot_be_installed_says_what_the_resolver_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
