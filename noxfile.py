@@ -165,7 +165,7 @@ def faults(session: nox.Session) -> None:
     _install(session, "test")
     for name, facts in ADAPTERS.items():
         session.run("rosetta", "stack", "build", name, "--all", "--quiet")
-        everyday = [release for release in facts["releases"] if not release.get("older")]
+        everyday = [release for release in facts["releases"] if not release.get("matrix_only")]
         for label in (f"{release['package']}-{release['version']}" for release in everyday):
             python, pins = f".stacks/{label}/bin/python", f"adapters/{name}/constraints/{label}.txt"
             session.run(
@@ -222,7 +222,7 @@ def _framework_sessions(name: str, facts: dict[str, Any]) -> None:
             _rosetta(session, "versions", "--release", label, *session.posargs)
 
         cell.__doc__ = f"Play {label}, one cell of the matrix of versions."
-        if release.get("older"):
+        if release.get("matrix_only"):
             continue
         packages = [f"adapters.{name}"]
         if (ROOT / "bench" / "baselines" / name).is_dir():

@@ -104,7 +104,7 @@ class ReleaseStack:
         """The hash of everything that decides what is installed."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         # What environments become there changes nothing of what is installed.
-        digest = hashlib.sha256(self.release.model_dump_json(exclude={"targets", "older"}).encode())
+        digest = hashlib.sha256(self.release.model_dump_json(exclude={"targets", "matrix_only"}).encode())
         digest.update(
             json.dumps([project["dependencies"], self.facts.extras, project.get("scripts")]).encode()
         )
@@ -315,18 +315,18 @@ def _choose(facts: StackFacts, release: str | None) -> Release:
         raise UnknownStackError(str(error.args[0])) from error
 
 
-def all_stacks(*, older: bool = False) -> list[Stack]:
-    """Return the stacks of each everyday release of every adapter, or of every supported one.
+def all_stacks(*, supported: bool = False) -> list[Stack]:
+    """Return the stacks of every everyday release of every adapter.
 
     Args:
-        older: Whether those are among them that only the matrix of versions plays: the supported ones, all of them.
+        supported: Whether the supported releases that only the matrix of versions plays are among them.
     """
     return [
         Stack(name, facts, release)
         for name in adapter_names()
         for facts in [AdapterFacts.read(adapters_folder() / name / "adapter.toml")]
         for release in facts.releases
-        if older or not release.older
+        if supported or not release.matrix_only
     ]
 
 
@@ -340,19 +340,19 @@ def library_stacks() -> list[LibraryStack]:
     ]
 
 
-def releases_of(framework: str, *, older: bool = False) -> list[Stack]:
+def releases_of(framework: str, *, supported: bool = False) -> list[Stack]:
     """Return the stacks of every release of a framework; with a target, as in `verifiers:taskset`, of those that have it.
 
     Args:
         framework: Folder name of the adapter, perhaps with a target.
-        older: Whether those are among them that only the matrix of versions plays.
+        supported: Whether the supported releases that only the matrix of versions plays are among them.
 
     Raises:
         UnknownStackError: There is no such framework, or none of its releases has the target.
     """
     name, _, target = framework.partition(":")
     adapter = find_stack(name).adapter
-    stacks = [one for one in all_stacks(older=older) if one.adapter == adapter]
+    stacks = [one for one in all_stacks(supported=supported) if one.adapter == adapter]
     if not target:
         return stacks
     chosen = [replace(one, target=target) for one in stacks if target in one.release.targets]

@@ -322,7 +322,7 @@ class Release(BaseModel):
         version: The exact version; `constraints/<package>-<version>.txt` pins everything else.
         extra: The extra of this project that installs it.
         python: The Python that the stack uses, such as `3.11`, or `3.13.14` where a release asks for as much.
-        older: Whether only the matrix of versions plays it. A release without this is an everyday one: it is tested with
+        matrix_only: Whether only the matrix of versions plays it. A release without this is an everyday one: it is tested with
             every change.
         default: Whether this is the release that commands use when none is named.
         targets: What an environment can become in this release, where that is more than one thing; keys of the adapter's
@@ -336,7 +336,7 @@ class Release(BaseModel):
     extra: str
     python: str
     default: bool = False
-    older: bool = False
+    matrix_only: bool = False
     targets: tuple[str, ...] = ()
 
     @property

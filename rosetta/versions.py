@@ -252,7 +252,7 @@ def _join(folders: tuple[Path, ...]) -> Matrix:
 
 def _missing(matrix: Matrix) -> list[str]:
     """Return the supported releases of which a matrix has no cell."""
-    supported = [target.label for one in all_stacks(older=True) for target in one.per_target()]
+    supported = [target.label for one in all_stacks(supported=True) for target in one.per_target()]
     return [label for label in supported if label not in {cell.stack for cell in matrix.cells}]
 
 
@@ -301,7 +301,9 @@ def _beside_supported(console: Console, offer: Offer, plan: _Plan, value: dict[s
 
 
 def _stacks(frameworks: tuple[str, ...], releases: tuple[str, ...]) -> list[Stack]:
-    owned = [one for name in frameworks for one in releases_of(name, older=True)] or all_stacks(older=True)
+    owned = [one for name in frameworks for one in releases_of(name, supported=True)] or all_stacks(
+        supported=True
+    )
     named = [target for one in owned for target in one.per_target()]
     for wanted in releases:
         if not any(wanted in _names(one) for one in named):
@@ -361,7 +363,7 @@ def bisect_releases(
     console = Console(quiet=quiet, as_json=as_json)
     load_environment(environment)
     stack = find_stack(framework)
-    packages = {one.release.package for one in releases_of(framework, older=True)}
+    packages = {one.release.package for one in releases_of(framework, supported=True)}
     name = package or stack.release.package
     if name not in packages:
         known = ", ".join(sorted(packages))

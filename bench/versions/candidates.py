@@ -49,7 +49,11 @@ def candidate_stack(candidate: str, folder: Path) -> Stack:
     pins.parent.mkdir(parents=True, exist_ok=True)
     _pin([requirement, *others], like.release.python, pins)
     release = Release(
-        package=package, version=version, extra=like.release.extra, python=like.release.python, older=True
+        package=package,
+        version=version,
+        extra=like.release.extra,
+        python=like.release.python,
+        matrix_only=True,
     )
     return replace(like, release=release, candidate=Candidate(name, pins, (requirement, *others)))
 
@@ -81,7 +85,7 @@ def _name(requirement: str) -> str:
 
 def _like(package: str, version: str) -> Stack:
     """Return the supported release that a candidate is most like: of its package, the newest that is not newer."""
-    stacks = all_stacks(older=True)
+    stacks = all_stacks(supported=True)
     same = [one for one in stacks if canonicalize_name(one.release.package) == package]
     if not same:
         known = ", ".join(sorted({one.release.package for one in stacks}))

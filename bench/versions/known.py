@@ -63,7 +63,9 @@ def stray_failures(adapters: Iterable[str]) -> list[str]:
     """
     told = []
     for name in sorted(set(adapters)):
-        labels = {one.label: None for stack in releases_of(name, older=True) for one in stack.per_target()}
+        labels = {
+            one.label: None for stack in releases_of(name, supported=True) for one in stack.per_target()
+        }
         told += [
             f"{name}/known_failures.toml: {one.test!r} is of no release of adapter.toml; there are {', '.join(labels)}"
             for one in read_known_failures(adapters_folder() / name / "known_failures.toml")

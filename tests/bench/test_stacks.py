@@ -57,7 +57,7 @@ def test_a_library_of_tasks_has_a_stack_and_is_no_framework(name: str) -> None:
     assert (stack.module, stack.entry) == (f"libraries.{name}", f"libraries.{name}.lifter")
     assert stack.build_command() == f"rosetta stack build {name} --release {stack.release.version}"
     assert name not in adapter_names()
-    assert stack.label not in {one.label for one in all_stacks(older=True)}
+    assert stack.label not in {one.label for one in all_stacks(supported=True)}
     with pytest.raises(StackError, match=f"no framework {name!r}, and nothing is compiled to a library"):
         find_stack(name)
     with pytest.raises(StackError, match=r"no supported release '0\.0\.1'"):

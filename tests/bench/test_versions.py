@@ -267,16 +267,16 @@ def test_every_known_failure_is_of_a_supported_release() -> None:
 def test_a_known_failure_of_a_release_that_there_is_not_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels = [target.label for one in releases_of("verifiers", older=True) for target in one.per_target()]
+    labels = [target.label for one in releases_of("verifiers", supported=True) for target in one.per_target()]
     # Of a release with targets each target is a cell, and the release alone is none.
-    bare = next(one.label for one in releases_of("verifiers", older=True) if one.label not in labels)
+    bare = next(one.label for one in releases_of("verifiers", supported=True) if one.label not in labels)
     wrong = [f"{bare}: x", "verifiers-9.9: x"]
     rows = [
         f'[[known]]\ntest = "{one}"\nkind = "ours"\nreason = "r"\n' for one in [f"{labels[0]}: x", *wrong]
     ]
     (tmp_path / "verifiers").mkdir()
     (tmp_path / "verifiers" / "known_failures.toml").write_text("".join(rows), encoding="utf-8")
-    stacks = releases_of("verifiers", older=True)
+    stacks = releases_of("verifiers", supported=True)
     monkeypatch.setattr(knowing, "adapters_folder", lambda: tmp_path)
     monkeypatch.setattr(knowing, "releases_of", lambda _name, **_: stacks)
     told = stray_failures(["verifiers"])
@@ -312,7 +312,7 @@ def test_a_key_depends_on_release_environment_and_plan_and_on_nothing_else() -> 
 
     keys = [
         key(), key(environment="coding_agent"), key(episodes=8), key(seed=1),
-        *(key(one) for one in all_stacks(older=True) if one.label != STACK.label),
+        *(key(one) for one in all_stacks(supported=True) if one.label != STACK.label),
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
     assert key() == keys[0]
@@ -486,11 +486,11 @@ def test_an_interpreter_is_asked_for_by_its_minor_version_or_by_its_patch() -> N
     assert find_python("3.99") is None
 
 
-def test_older_releases_are_played_by_the_matrix_alone() -> None:
+def test_releases_that_are_no_everyday_ones_are_played_by_the_matrix_alone() -> None:
     everyday = {one.label for one in all_stacks()}
-    older = {one.label for one in all_stacks(older=True)} - everyday
-    assert {one.release.older for one in all_stacks(older=True) if one.label in older} <= {True}
-    assert not any(one.release.older for one in all_stacks())
+    rare = {one.label for one in all_stacks(supported=True)} - everyday
+    assert {one.release.matrix_only for one in all_stacks(supported=True) if one.label in rare} <= {True}
+    assert not any(one.release.matrix_only for one in all_stacks())
 
 
 def test_the_report_names_outcome_promise_and_first_difference() -> None:
@@ -698,7 +698,7 @@ def test_matrices_of_several_jobs_are_joined_and_those_of_other_plans_are_not() 
 
 
 def test_what_the_index_offers_is_newer_than_the_newest_supported_release_or_it_is_not() -> None:
-    stacks = [one for one in all_stacks(older=True) if one.release.package in {"gem-llm", "ors-sdk"}]
+    stacks = [one for one in all_stacks(supported=True) if one.release.package in {"gem-llm", "ors-sdk"}]
     offered = {"gem-llm": ["0.0.4", "0.10.0"], "ors-sdk": ["0.1.0"]}
     offers = newest_offers(stacks, lambda package: [Version(one) for one in offered[package]])
     assert [(one.package, one.supported.release.version, one.version, one.is_newer) for one in offers] == [
