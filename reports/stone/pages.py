@@ -188,7 +188,13 @@ def environment() -> jinja2.Environment:
     )
     made.filters["ticked"] = ticked
     made.filters["led"] = led
+    made.filters["wrapped"] = wrapped
     return made
+
+
+def wrapped(name: str) -> Markup:
+    """Let a long name break where one of its parts ends, and not within a word."""
+    return Markup("<wbr>").join(re.findall(r"[^:./_-]*[:./_-]+|[^:./_-]+", name))
 
 
 def ticked(text: str) -> Markup:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import json
 import posixpath
 import re
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.facts import FACTS_FILE, read_facts
 from bench.stacks import ROOT
 from reports.stone.inputs import SourceFile, read_inputs
 from reports.stone.measured import without_styles
-from reports.stone.pages import MEASURED, PORTS
+from reports.stone.pages import MEASURED, PORTS, wrapped
 from reports.stone.render import render_tables
 from reports.stone.source import highlighted, panes
 
@@ -135,6 +138,13 @@ def test_highlighted_source_has_the_lines_of_the_source(text):
         for line in lines
     ]
     assert unescaped == text.removesuffix("\n").split("\n")
+
+
+@given(st.text(alphabet="aB1:./_-<", max_size=40))
+def test_a_long_name_may_break_where_a_part_ends_and_keeps_its_text(name):
+    parts = str(wrapped(name)).split("<wbr>")
+    assert html.unescape("".join(parts)) == name
+    assert all(part[-1] in ":./_-" for part in parts[:-1])
 
 
 def test_a_drawing_keeps_what_its_styles_say_as_attributes():
