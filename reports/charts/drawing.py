@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -11,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from matplotlib.axes import Axes
 
@@ -87,7 +88,18 @@ class Drawing:
     wide: str
     """SVG on light paper."""
     narrow: str
-    png: bytes
+    paint: Callable[[Shape], Figure]
+    """Paints the figure again."""
+
+    @property
+    def png(self) -> bytes:
+        """The wide figure as PNG; drawn when it is asked for, because pages show the SVG."""
+        buffer = io.BytesIO()
+        with _settings(self.name):
+            self.paint("wide").savefig(
+                buffer, format="png", dpi=DPI * _PNG_SCALE, metadata={"Software": None}
+            )
+        return buffer.getvalue()
 
     @property
     def dark(self) -> str:
@@ -117,16 +129,18 @@ def _recolour(svg: str, choose: Callable[[str, Ink], str]) -> str:
 
 def draw(name: str, paint: Callable[[Shape], Figure]) -> Drawing:
     """Paint a figure in both shapes, with the settings of all reports and nobody else's."""
+    with _settings(name):
+        return Drawing(name, _svg(paint("wide")), _svg(paint("narrow")), paint)
+
+
+@contextmanager
+def _settings(name: str) -> Iterator[None]:
     # From the defaults, so that nobody's own matplotlibrc shows in a report.
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
         mpl.rcParams["svg.hashsalt"] = name
-        figure = paint("wide")
-        wide = _svg(figure)
-        png = io.BytesIO()
-        figure.savefig(png, format="png", dpi=DPI * _PNG_SCALE, metadata={"Software": None})
-        return Drawing(name, wide, _svg(paint("narrow")), png.getvalue())
+        yield
 
 
 def _svg(figure: Figure) -> str:
