@@ -18,10 +18,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 PLAIN_MODULES = frozenset({
-    "__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "decimal",
-    "enum", "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "statistics", "string", "typing",
+    "__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal",
+    "enum", "fractions", "functools", "heapq", "html", "itertools", "json", "logging", "math", "numbers", "operator", "re",
+    "statistics", "string", "sys", "textwrap", "typing",
 })  # fmt: skip
 """Modules that neither run texts nor load, reach or change code, but for the names that are refused below."""
+
+# Of these modules, what is named here alone is plain. Handlers of `logging` hold streams and open files, and from a stream it is
+# two attributes to the class that writes files.
+_PLAIN_NAMES = {
+    "logging": frozenset({
+        "CRITICAL", "DEBUG", "ERROR", "INFO", "Logger", "NOTSET", "NullHandler", "WARNING", "getLogger",
+    }),
+    "sys": frozenset({"argv", "byteorder", "exit", "float_info", "maxsize", "version_info"}),
+}  # fmt: skip
+_STREAMS = frozenset({"stderr", "stdin", "stdout"})
+_OF_STREAMS = frozenset({"flush", "isatty", "read", "readline", "readlines", "write", "writelines"})
 
 # The first of them make or reach code; the others do so for whoever gives them a text: a name, a path, an annotation.
 _NAMES = frozenset({
@@ -44,8 +56,13 @@ _HARMLESS = frozenset({
     "__format__", "__ge__", "__getitem__", "__gt__", "__hash__", "__index__", "__init__", "__int__", "__invert__", "__iter__",
     "__le__", "__len__", "__lt__", "__missing__", "__name__", "__ne__", "__neg__", "__new__", "__next__", "__pos__",
     "__post_init__", "__repr__", "__reversed__", "__round__", "__setitem__", "__slots__", "__str__", "__trunc__", "__version__",
+    "__author__", "__debug__",
     *(f"__{before}{name}__" for name in _OPERATORS for before in ("", "i", "r")),
 })  # fmt: skip
+# Harmless to read as attributes: what `type` returns for one object, texts, and exceptions.
+_HARMLESS_TO_READ = frozenset({"__cause__", "__class__", "__context__", "__module__", "__qualname__"})
+# Refused but in a call in which all names that they reach are written out.
+_WRITTEN_OUT = frozenset({"attrgetter", "getattr", "methodcaller", "wraps"})
 # The private names that the standard library means for others.
 _PUBLIC = frozenset({
     "_", "_asdict", "_field_defaults", "_fields", "_generate_next_value_", "_ignore_", "_make", "_missing_", "_name_", "_order_",
@@ -67,8 +84,8 @@ def hidden_code(source: str) -> list[str]:
     """Return what in a source hides which code runs, one text for each place; an empty list when nothing does.
 
     Refused are `exec`, `eval`, `compile`, `globals` and their like under any name by which they can be reached, as names, as
-    attributes and as texts for `getattr`; `getattr` of a computed name; imports of other modules than PLAIN_MODULES, and
-    modules as values; frames, code objects, and names between double underscores that lead to them or change what a class is;
+    attributes and as texts for `getattr` and `attrgetter`; those two with a computed name; imports of other modules than
+    PLAIN_MODULES, and modules and the streams of `sys` as values; frames, code objects, and names between double underscores that lead to them or change what a class is;
     metaclasses, and classes made by a call of `type`; private names of others; and any encoding but UTF-8, because Python
     would read another text. `re.compile` is allowed.
 
@@ -105,8 +122,10 @@ class _Reader:
         }
         self._with_attribute = {id(node.value) for node in nodes if _kind(node) == "Attribute"}
         self._written_out = {
-            id(node.func) for node in nodes if _kind(node) == "Call" and _has_constant_name(node)
+            id(node.func) for node in nodes if _kind(node) == "Call" and _has_constant_names(node)
         }
+        self._streams = {id(one) for node in nodes for one in self._plain_streams(node)}
+        self._names_print = any("print" in _bound(node) for node in nodes)
         self._private = {name for node in nodes for name in _defined(node)}
         self._classes = {node.name for node in nodes if _kind(node) == "ClassDef"}
 
@@ -117,13 +136,12 @@ class _Reader:
                 names = [alias.name for alias in node.names]
                 yield from (f"import {name}" for name in names if name not in PLAIN_MODULES or "." in name)
             case "ImportFrom":
-                yield from _of_import(
-                    f"{'.' * node.level}{node.module or ''}", [one.name for one in node.names]
-                )
+                yield from _of_import(f"{'.' * node.level}{node.module or ''}", node.names)
             case "Name":
                 yield from self._of_name(node)
             case "Attribute":
-                yield from self._of_attribute(node.attr, node.value)
+                if not self._is_plain(node):
+                    yield from self._of_attribute(node.attr, node.value)
                 if getattr(node.value, "id", "") in self._modules and _kind(node.ctx) != "Load":
                     yield f"a change of the module {node.value.id}"
             case "Call":
@@ -152,15 +170,18 @@ class _Reader:
 
     def _of_call(self, node: Any) -> Iterator[str]:
         called = getattr(node.func, "id", "")
-        if called == "getattr" and id(node.func) in self._written_out:
-            yield from self._of_attribute(node.args[1].value, node.args[0])
+        if id(node.func) in self._written_out:
+            owner = node.args[0] if called == "getattr" else None
+            for name in _constant_names(node):
+                yield from self._of_attribute(name, owner)
         if called == "type" and (len(node.args) != 1 or node.keywords or _kind(node.args[0]) == "Starred"):
             yield "a class that a call makes"
 
     def _of_name(self, node: Any) -> Iterator[str]:
+        if id(node) in self._written_out:
+            return
         if node.id == "getattr":
-            if id(node) not in self._written_out:
-                yield "getattr of a name that is computed"
+            yield "getattr of a name that is computed"
         elif node.id in self._modules:
             if id(node) not in self._with_attribute or _kind(node.ctx) != "Load":
                 yield f"the module {node.id} as a value"
@@ -179,19 +200,75 @@ class _Reader:
             yield f".{name}"
 
 
+    def _is_plain(self, node: Any) -> bool:
+        """Say whether an attribute is plain here, though its name is refused elsewhere."""
+        module = self._modules.get(getattr(node.value, "id", ""))
+        if _kind(node.ctx) != "Load":
+            return False
+        if module is None:
+            return node.attr in _HARMLESS_TO_READ
+        if module == "sys" and node.attr in _STREAMS:
+            return id(node) in self._streams and not self._names_print
+        return id(node) in self._written_out and module in {"functools", "operator"}
+
+    def _plain_streams(self, node: Any) -> Iterator[Any]:
+        """Yield what stands where a stream of `sys` is read or written, and nobody gets hold of it."""
+        match _kind(node):
+            case "Attribute" if node.attr in _OF_STREAMS:
+                yield node.value
+            case "For" | "comprehension":
+                yield node.iter
+            case "Call" if getattr(node.func, "id", "") == "print":
+                yield from (word.value for word in node.keywords if word.arg == "file")
+            case "Call" if self._modules.get(getattr(getattr(node.func, "value", None), "id", "")) == "json":
+                # What is written is shown to functions of the source, where it is written to is not.
+                yield from {"load": node.args[:1], "dump": node.args[1:2]}.get(node.func.attr, [])
+
+
 def _kind(node: Any) -> str:
     return type(node).__name__
 
 
-def _has_constant_name(call: Any) -> bool:
-    """Say whether a call is like `getattr(one, "name")`, perhaps with a third argument, and nothing computes them."""
-    return (
-        len(call.args) in {2, 3}
-        and not call.keywords
-        and not any(_kind(one) == "Starred" for one in call.args)
-        and type(getattr(call.args[1], "value", None)) is str
-        and _kind(call.args[1]) == "Constant"
-    )
+def _has_constant_names(call: Any) -> bool:
+    """Say whether a call is like `getattr(one, "name")`, perhaps with a third argument, and nothing computes them.
+
+    So may calls of `attrgetter` and `methodcaller` be; `wraps` copies names of its own, unless it is told others.
+    """
+    called, count = _last_name(call.func), len(call.args)
+    if called not in _WRITTEN_OUT or any(_kind(one) == "Starred" for one in call.args):
+        return False
+    is_named = bool(call.keywords)
+    texts = [_kind(one) == "Constant" and type(one.value) is str for one in call.args]
+    match called:
+        case "getattr":
+            return not is_named and count in {2, 3} and texts[1] and _kind(call.func) == "Name"
+        case "attrgetter":
+            return not is_named and count > 0 and all(texts)
+        case "methodcaller":
+            return count > 0 and texts[0] and all(word.arg for word in call.keywords)
+        case _:
+            return not is_named and count == 1
+
+
+def _constant_names(call: Any) -> list[str]:
+    """Return the names that a call reaches of which `_has_constant_names` is true."""
+    match _last_name(call.func):
+        case "getattr":
+            return [call.args[1].value]
+        case "attrgetter":
+            return [name for one in call.args for name in one.value.split(".")]
+        case "methodcaller":
+            return [call.args[0].value]
+        case _:
+            return []
+
+
+def _bound(node: Any) -> Iterator[str]:
+    """Yield the names that a node gives to something, wherever that is."""
+    if _kind(node) == "Name" and _kind(node.ctx) != "Load":
+        yield node.id
+    if _kind(node) in _BINDING:
+        yield from (str(getattr(node, part, None)) for part in ("name", "rest", "asname", "arg"))
 
 
 def _defined(node: Any) -> Iterator[str]:
@@ -212,19 +289,23 @@ def _last_name(node: Any) -> str:
     return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
-def _of_import(module: str, names: list[str]) -> Iterator[str]:
+def _of_import(module: str, aliases: list[Any]) -> Iterator[str]:
     if module not in PLAIN_MODULES:
         yield f"from {module} import"
         return
-    for name in names:
-        if name == "*" or _is_refused(name) or _is_inner(module, name):
+    for name, other in ((alias.name, alias.asname) for alias in aliases):
+        # Where these are called, it must be seen that they are.
+        is_refused = _is_refused(name) and (name not in _WRITTEN_OUT or other not in {None, name})
+        if name == "*" or is_refused or _is_inner(module, name):
             yield f"from {module} import {name}"
 
 
 def _is_inner(module: str, name: str) -> bool:
-    """Say whether what a module has of this name is private, or a module that it uses."""
+    """Say whether what a module has of this name is private, a module that it uses, or more than is plain there."""
     if module not in PLAIN_MODULES:
         return False  # it is refused where it is imported
+    if name not in _PLAIN_NAMES.get(module, {name}):
+        return True
     inner = getattr(importlib.import_module(module), name, None)
     return name.startswith("_") or isinstance(inner, type(sys))
 

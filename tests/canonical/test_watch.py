@@ -73,9 +73,11 @@ PLAIN = """\
 from __future__ import annotations
 
 import abc, argparse, asyncio, collections, contextlib, copy, csv, dataclasses, datetime, decimal, enum, fractions, functools, inspect
-import json, logging, random, re, statistics, string, tempfile, typing
+import bisect, heapq, html, json, logging, operator, random, re, statistics, string, sys, tempfile, textwrap, typing
 
 import other
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 Point = collections.namedtuple("Point", "x y", defaults=[2])
 
@@ -99,6 +101,15 @@ class Kept(abc.ABC):
         self.count += 1
 
 
+@dataclasses.dataclass(kw_only=True, eq=True, unsafe_hash=True, match_args=False)
+class Square(Kept):
+    side: "int" = 1
+
+    @functools.cached_property
+    def area(self):
+        return self.side**2
+
+
 @functools.total_ordering
 class Ordered:
     def __eq__(self, other):
@@ -108,6 +119,29 @@ class Ordered:
         return False
 
 
+class Options(typing.TypedDict, total=False):
+    wide: bool
+
+
+class Shade(enum.Flag):
+    DARK = enum.auto()
+    LIGHT = enum.auto()
+
+
+@contextlib.contextmanager
+def opened():
+    yield json.loads(json.dumps({"a": [1.5, None]}))
+
+
+@functools.wraps(opened)
+def again():
+    with opened() as value:
+        return textwrap.shorten(html.escape(str(value)), 80), datetime.date(2024, 1, 1).isoformat()
+
+
+assert (Shade.DARK | Shade.LIGHT) and Options(wide=True) and again()[1] == "2024-01-01" and Square(side=3).area == 9
+assert sorted([Part("b"), Part("a")], key=operator.attrgetter("name"))[0] == dataclasses.replace(Part("b"), name="a")
+assert statistics.fmean([1, 2]) == fractions.Fraction(3, 2) == decimal.Decimal("1.5")
 Colour = enum.Enum("Colour", "red blue")
 Named = dataclasses.make_dataclass("Named", ["x"])
 print(Point(1), Pair(1), Part("a"), Kept(), Ordered() <= Ordered(), Colour.red.value, Named(1), other.x, re.sub("a+", "b", "aa"))
