@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLAIN_MODULES = frozenset({
     "__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal",
     "enum", "fractions", "functools", "heapq", "html", "itertools", "json", "logging", "math", "numbers", "operator", "re",
-    "statistics", "string", "sys", "textwrap", "typing",
+    "statistics", "string", "sys", "textwrap", "types", "typing",
 })  # fmt: skip
 """Modules that neither run texts nor load, reach or change code, but for the names that are refused below."""
 
@@ -31,6 +31,7 @@ _PLAIN_NAMES = {
         "CRITICAL", "DEBUG", "ERROR", "INFO", "Logger", "NOTSET", "NullHandler", "WARNING", "getLogger",
     }),
     "sys": frozenset({"argv", "byteorder", "exit", "float_info", "maxsize", "version_info"}),
+    "types": frozenset({"MappingProxyType", "NoneType", "SimpleNamespace"}),
 }  # fmt: skip
 _STREAMS = frozenset({"stderr", "stdin", "stdout"})
 _OF_STREAMS = frozenset({"flush", "isatty", "read", "readline", "readlines", "write", "writelines"})
@@ -198,7 +199,6 @@ class _Reader:
         )
         if _is_refused(name) or name == "getattr" or name.startswith(_FRAMES) or is_inner or is_of_others:
             yield f".{name}"
-
 
     def _is_plain(self, node: Any) -> bool:
         """Say whether an attribute is plain here, though its name is refused elsewhere."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_SUMMARY = '''
+_SUMMARY = """
 def _summary(rows):
     groups = {}
     for name, subject, mark in rows:
@@ -13,7 +13,7 @@ def _summary(rows):
         best = max(marks)
         lines.append((sum(marks) / len(marks), subject, sorted(name for mark, name in pairs if mark == best)))
     return sorted(lines, key=lambda line: (-line[0], line[1]))
-'''
+"""
 
 REPORTS = {
     "a generator": '''
@@ -54,7 +54,7 @@ if __name__ == "__main__":
     print(text_report([["Ada", "art", 1]]))
 ''',
     "helpers of one report that add, join and take the largest": _SUMMARY
-    + '''
+    + """
 
 def _cells(parts):
     return sum((["<td>", part, "</td>"] for part in parts), [])
@@ -78,9 +78,9 @@ def html_report(rows):
     for average, subject, names in _summary(rows):
         cells.append("<tr>" + "".join(_cells([subject, "{:.2f}".format(average), ", ".join(names)])) + "</tr>")
     return "<table>" + "".join(cells) + "</table>"
-''',
+""",
     "a shared function that is given formats": _SUMMARY
-    + '''
+    + """
 
 def render(rows, line, wrap):
     return wrap([line(subject, average, ", ".join(names)) for average, subject, names in _summary(rows)])
@@ -96,9 +96,9 @@ def html_report(rows):
         line="<tr><td>{}</td><td>{:.2f}</td><td>{}</td></tr>".format,
         wrap=lambda cells: "<table>" + "".join(cells) + "</table>",
     )
-''',
+""",
     "partial functions": _SUMMARY
-    + '''
+    + """
 
 from functools import partial
 
@@ -109,8 +109,8 @@ def _report(rows, form, start="", between="", end=""):
 
 text_report = partial(_report, form="{:<12}{:6.2f}  {}", between="\\n")
 html_report = partial(_report, form="<tr><td>{}</td><td>{:.2f}</td><td>{}</td></tr>", start="<table>", end="</table>")
-''',
-    "a decorator": '''
+""",
+    "a decorator": """
 import functools
 
 
@@ -142,8 +142,8 @@ def text_report(lines):
 def html_report(lines):
     cells = [f"<tr><td>{subject}</td><td>{average:.2f}</td><td>{', '.join(names)}</td></tr>" for average, subject, names in lines]
     return f"<table>{''.join(cells)}</table>"
-''',
-    "a data class with properties": '''
+""",
+    "a data class with properties": """
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -183,8 +183,8 @@ def text_report(rows):
 def html_report(rows):
     cells = (f"<tr><td>{one.subject}</td><td>{one.average:.2f}</td><td>{one.names}</td></tr>" for one in Summary.of(rows))
     return "<table>" + "".join(cells) + "</table>"
-''',
-    "a class that both reports are made from": '''
+""",
+    "a class that both reports are made from": """
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -245,9 +245,9 @@ def text_report(rows):
 
 def html_report(rows):
     return str(Html(rows))
-''',
+""",
     "reports that look whether there are rows": _SUMMARY
-    + '''
+    + """
 
 def text_report(rows):
     rows = list(rows)
@@ -267,8 +267,8 @@ def html_report(rows):
         parts.append(f"<tr><td>{subject}</td><td>{average:.2f}</td><td>{', '.join(names)}</td></tr>")
     parts.append("</table>")
     return "".join(parts)
-''',
-    "thin functions in between, and a dictionary": '''
+""",
+    "thin functions in between, and a dictionary": """
 import itertools
 import operator
 import statistics
@@ -309,9 +309,9 @@ def html_report(rows):
     for subject, one in _for_html(rows).items():
         cells += f"<tr><td>{subject}</td><td>{one['average']:.2f}</td><td>{', '.join(one['names'])}</td></tr>"
     return "<table>" + cells + "</table>"
-''',
+""",
     "a mean from the standard library": _SUMMARY.replace("sum(marks) / len(marks)", "average(marks)")
-    + '''
+    + """
 
 from statistics import fmean as average
 
@@ -323,12 +323,12 @@ def text_report(rows):
 def html_report(rows):
     cells = [f"<tr><td>{subject}</td><td>{mean:.2f}</td><td>{', '.join(names)}</td></tr>" for mean, subject, names in _summary(rows)]
     return "<table>" + "".join(cells) + "</table>"
-''',
+""",
     "a match statement": _SUMMARY.replace(
         "    for name, subject, mark in rows:\n        groups.setdefault(subject, []).append((mark, name))\n",
         "    for row in rows:\n        match row:\n            case [name, subject, mark]:\n                groups.setdefault(subject, []).append((mark, name))\n",
     )
-    + '''
+    + """
 
 def _report(rows, kind):
     lines = _summary(rows)
@@ -346,6 +346,249 @@ def text_report(rows):
 
 def html_report(rows):
     return _report(rows, "html")
-''',
+""",
 }
 """Right solutions of `validation/two-reports`, by what is special about them."""
+
+_COUNTERS = {
+    "slots whose names are mangled": """
+class Counter:
+    __slots__ = ("__counts", "__last")
+
+    def __init__(self):
+        self.reset()
+
+    def hit(self, name):
+        if name != self.__last:
+            self.__last = name
+            self.__counts[name] = self.__counts.get(name, 0) + 1
+        return self.__counts[name]
+
+    def top(self, n):
+        return sorted(self.__counts, key=lambda name: -self.__counts[name])[:n]
+
+    def reset(self):
+        self.__counts, self.__last = {}, None
+""",
+    "a data class with slots": """
+import dataclasses
+
+
+@dataclasses.dataclass(slots=True)
+class Counter:
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    last: str | None = None
+
+    def hit(self, name):
+        if name != self.last:
+            self.last = name
+            self.counts[name] = self.counts.get(name, 0) + 1
+        return self.counts[name]
+
+    def top(self, n):
+        return sorted(self.counts, key=lambda name: -self.counts[name])[:n]
+
+    def reset(self):
+        self.counts.clear()
+        self.last = None
+""",
+    "a variable of an outer function": """
+import collections
+
+
+class Counter:
+    def __init__(self):
+        self.reset()
+
+    def hit(self, name):
+        if name != self._last:
+            self._last = name
+            self._counts[name] += 1
+        return self._counts[name]
+
+    def top(self, n):
+        left = n if n >= 0 else max(0, len(self._counts) + n)
+
+        def is_wanted(_):
+            nonlocal left
+            left -= 1
+            return left >= 0
+
+        return [name for name, _ in self._counts.most_common() if is_wanted(name)]
+
+    def reset(self):
+        self._counts, self._last = collections.Counter(), None
+""",
+    "constants, a logger and names for others": """
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
+
+__all__ = ["Counter", "hit", "reset", "top"]
+__version__ = "1.0"
+
+T = TypeVar("T")
+Names = Iterable[str]
+START: Final = 0
+_STEP, _LIMITS = 1, (Decimal("0.5"), frozenset({"a"}), range(3), MappingProxyType({"most": 3}))
+_PATTERN = re.compile("a+")
+_find = _PATTERN.search
+_NOTHING = object()
+_log = logging.getLogger(__name__)
+
+
+class Kind(Enum):
+    NAME = "name"
+
+
+class _State(NamedTuple):
+    counts: dict[str, int]
+    last: object = _NOTHING
+
+
+_KIND = Kind.NAME
+
+
+class Counter:
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        self._state = _State({})
+
+    def hit(self, name: str) -> int:
+        counts, last = self._state
+        if name != last:
+            counts[name] = counts.get(name, START) + _STEP
+        self._state = self._state._replace(last=name)
+        _log.debug("%s", name)
+        return counts[name]
+
+    def top(self, n: int) -> list[str]:
+        return sorted(self._state.counts, key=lambda name: -self._state.counts[name])[:n]
+
+    def reset(self) -> None:
+        self._state = _State({})
+
+
+if __name__ == "__main__":
+    print(Counter().hit("a"))
+""",
+    "options that are frozen, and an empty class": """
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Options:
+    step: int = 1
+    names: tuple[str, ...] = ()
+
+
+class Nobody:
+    def __repr__(self):
+        return f"{self.__class__.__name__}()"
+
+
+DEFAULT = Options()
+NOBODY = Nobody()
+
+
+@dataclass
+class Counter:
+    options: Options = DEFAULT
+    counts: dict = field(default_factory=dict)
+    last: object = NOBODY
+
+    def hit(self, name):
+        if name == self.last:
+            return self.counts[name]
+        self.counts[name] = self.counts.get(name, 0) + self.options.step
+        self.last = name
+        return self.counts[name]
+
+    def top(self, n):
+        return sorted(self.counts, key=self.counts.get, reverse=True)[:n]
+
+    def reset(self):
+        self.counts, self.last = {}, NOBODY
+""",
+}
+_SHARED = "\n\n_shared = Counter()\nhit = _shared.hit\ntop = _shared.top\nreset = _shared.reset\n"
+_PLAIN = """
+class Counter:
+    def __init__(self):
+        self._counts, self._last = {}, None
+
+    def hit(self, name):
+        if name != self._last:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            self._last = name
+        return self._counts.get(name)
+
+    def top(self, n):
+        return sorted(self._counts, key=lambda name: -self._counts[name])[:n]
+
+    def reset(self):
+        self.__init__()
+"""
+
+COUNTERS = {
+    **{name: source + _SHARED for name, source in _COUNTERS.items()},
+    "functions that call the shared object": _PLAIN
+    + """
+
+_counter = Counter()
+
+
+def hit(name):
+    return _counter.hit(name)
+
+
+def top(n):
+    return _counter.top(n)
+
+
+def reset():
+    _counter.reset()
+""",
+    "an object that is made when it is first needed": _PLAIN
+    + """
+
+from functools import cache
+
+
+@cache
+def _shared():
+    return Counter()
+
+
+def hit(name):
+    return _shared().hit(name)
+
+
+def top(n):
+    return _shared().top(n)
+
+
+def reset():
+    _shared().reset()
+""",
+    "methods of an object without a name": _PLAIN
+    + """
+
+from functools import partial
+
+
+def _functions(counter):
+    return counter.hit, partial(counter.top), counter.reset
+
+
+hit, top, reset = _functions(Counter())
+""",
+}
+"""Right solutions of `test/no-globals`, by what is special about them."""

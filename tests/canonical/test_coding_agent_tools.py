@@ -259,6 +259,28 @@ class TestBash:
         assert said[6].startswith("exit code -9")
         assert said[7].endswith("\ntext")
 
+    def test_a_folder_may_have_any_name(self) -> None:
+        names = "$'\\xff'", "$'a\\nb\\n'", "'\\0101%s $x'", "-P", "\u00e9"
+        for name in names:
+            _, kept, found, listed, above = answers(
+                bash(f"mkdir -- {name} && cd -- {name} && echo fish > in"),
+                bash("cat in"),
+                call("grep", pattern="fish", glob="in"),
+                call("ls"),
+                bash("cd .. && ls sums.py"),
+            )
+            assert kept == "exit code 0\n--- stdout\nfish", name
+            assert found.endswith(":1:fish")
+            assert "sums.py" in listed
+            assert above == "exit code 0\n--- stdout\nsums.py", name
+
+    def test_a_folder_that_nobody_can_go_to_is_told(self) -> None:
+        _, told, here = answers(
+            bash("printf '\\0\\0cwd:/%030000d\\0' 0; exec >/dev/null 199>&-"), bash("true"), bash("pwd | grep -c workspace")
+        )  # fmt: skip
+        assert told.startswith("(The working directory is gone; the command ran in the workspace.)")
+        assert here.startswith("exit code 0")
+
     def test_a_command_out_of_time_is_killed_with_what_it_started(self) -> None:
         late, left = answers(bash("sleep 77 & echo begun; sleep 77", timeout=1), bash("pgrep -c sleep; true"))
         assert late == "killed: it did not end within 1 s\n--- stdout\nbegun"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from canonical.bundle import overlaid
 from canonical.environments.coding_agent.environment import CodingAgent
 from canonical.grading.readable import PLAIN_MODULES, hidden_code
-from canonical.sandbox.backends import load_backend
-from canonical.sandbox.protocol import Snapshot
 
 AGENT = CodingAgent()
 SHAPED = (
@@ -134,6 +130,8 @@ TESTS = sorted((Path(__file__).parents[2] / "canonical/environments/coding_agent
         "import json\njson.codecs.open(path)",
         "from json import decoder",
         "import datetime\ndatetime.sys",
+        "from types import FunctionType",
+        "import types\ntypes.new_class('A')",
         "from textwrap import re",
     ],
 )  # fmt: skip
@@ -229,85 +227,3 @@ def test_what_is_bounded_in_speed_comes_in_by_the_standard_input(path: Path) -> 
     text = path.read_text(encoding="utf-8")
     assert ("cpu_s=" in text) <= ("json.load(sys.stdin)" in text and "stdin=json.dumps(" in text)
     assert "range(" not in "".join(line for line in text.splitlines() if "json.load(sys.stdin)" in line)
-
-
-COUNTERS = {
-    "slots whose names are mangled": """
-class Counter:
-    __slots__ = ("__counts", "__last")
-
-    def __init__(self):
-        self.reset()
-
-    def hit(self, name):
-        if name != self.__last:
-            self.__last = name
-            self.__counts[name] = self.__counts.get(name, 0) + 1
-        return self.__counts[name]
-
-    def top(self, n):
-        return sorted(self.__counts, key=lambda name: -self.__counts[name])[:n]
-
-    def reset(self):
-        self.__counts, self.__last = {}, None
-""",
-    "a data class with slots": """
-import dataclasses
-
-
-@dataclasses.dataclass(slots=True)
-class Counter:
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
-    last: str | None = None
-
-    def hit(self, name):
-        if name != self.last:
-            self.last = name
-            self.counts[name] = self.counts.get(name, 0) + 1
-        return self.counts[name]
-
-    def top(self, n):
-        return sorted(self.counts, key=lambda name: -self.counts[name])[:n]
-
-    def reset(self):
-        self.counts.clear()
-        self.last = None
-""",
-    "a variable of an outer function": """
-import collections
-
-
-class Counter:
-    def __init__(self):
-        self.reset()
-
-    def hit(self, name):
-        if name != self._last:
-            self._last = name
-            self._counts[name] += 1
-        return self._counts[name]
-
-    def top(self, n):
-        left = n if n >= 0 else max(0, len(self._counts) + n)
-
-        def is_wanted(_):
-            nonlocal left
-            left -= 1
-            return left >= 0
-
-        return [name for name, _ in self._counts.most_common() if is_wanted(name)]
-
-    def reset(self):
-        self._counts, self._last = collections.Counter(), None
-""",
-}
-SHARED = "\n\n_shared = Counter()\nhit = _shared.hit\ntop = _shared.top\nreset = _shared.reset\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", COUNTERS.values(), ids=COUNTERS)
-def test_right_solutions_of_other_shapes_score_one(source: str) -> None:
-    bundle = AGENT.bundle(AGENT.tasks().get("test/no-globals"))
-    solved = overlaid(bundle.given, Snapshot({"counter.py": (source + SHARED).encode()}))
-    report = asyncio.run(AGENT.grade(load_backend(), bundle, solved))
-    assert report.share == 1.0, [(one.name, one.reason) for one in report.results if not one.passed]

@@ -7,7 +7,7 @@ import json
 import random
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -63,10 +63,11 @@ _VARIABLES = {
 }
 _MARK = b"\0\0cwd:"
 # The folder in which the command ended is told through a copy of the standard output, which a command that sends its own
-# output elsewhere does not touch. One line, so that the lines of the command keep their numbers in messages of bash.
+# output elsewhere does not touch. One line, so that the lines of the command keep their numbers in messages of bash. The folder
+# comes with escapes for `printf %b`, because a name of a folder may be no text, and what starts a command takes texts alone.
 _SHELL = (
     'exec 199>&1; trap \'printf "\\0\\0cwd:%s\\0" "$PWD" >&199\' EXIT; '
-    'cd -- "$2" 2>/dev/null || printf "\\0\\0lost\\0" >&199; '
+    'printf -v __command %b "$2"; cd -- "$__command" 2>/dev/null || printf "\\0\\0lost\\0" >&199; '
     '__command=$1; set --; eval "$__command"'
 )
 _LOST = b"\0\0lost\0"
@@ -91,7 +92,7 @@ class Desk:
         bundle: The task, with its hidden half.
         grader: Runs the hidden tests on a workspace.
         sandbox: Where the files of the agent lie and its commands run.
-        folder: The working directory of its next command, as the sandbox sees it.
+        folder: The working directory of its next command, as the sandbox sees it, in the bytes that it has there.
         todos: Its list.
         calls: How many tools it has called.
         is_submitted: Whether it has submitted.
@@ -103,7 +104,7 @@ class Desk:
     bundle: Bundle = field(repr=False)
     grader: Callable[[Snapshot], Awaitable[Report]] = field(repr=False)
     sandbox: Sandbox = field(repr=False)
-    folder: str = "."
+    folder: bytes = b"."
     todos: list[Todo] = field(default_factory=list)
     calls: int = 0
     is_submitted: bool = False
@@ -185,7 +186,7 @@ class CodingAgent(Environment[Desk]):
     """
 
     name = "coding_agent"
-    version = "4"
+    version = "5"
     max_turns = 60
     reward = RewardSpec(low=0.0, high=1.0)
     rubric = HiddenTests()
@@ -418,7 +419,7 @@ class CodingAgent(Environment[Desk]):
             raise ToolError("A command holds no null byte.")
         patience = min(float(timeout), state.bundle.command_s)
         with _at(state, None):
-            argv = ["bash", "-c", _SHELL, "bash", _encoded(command).decode(), state.folder]
+            argv = ["bash", "-c", _SHELL, "bash", _encoded(command).decode(), _escaped(state.folder)]
             try:
                 done = await state.sandbox.exec(argv, timeout_s=patience, env=_VARIABLES)
                 ending = f"exit code {done.exit_code}"
@@ -645,12 +646,12 @@ def _transcribed(state: Desk, done: Exec, ending: str) -> str:
     if _LOST in stdout:
         stdout = stdout.replace(_LOST, b"", 1)
         notes.append("(The working directory is gone; the command ran in the workspace.)")
-        state.folder = "."
+        state.folder = b"."
     start = stdout.rfind(_MARK)
     stop = stdout.find(b"\0", start + len(_MARK))
     if start >= 0 and stop >= 0:
-        with suppress(UnicodeDecodeError):
-            state.folder = stdout[start + len(_MARK) : stop].decode("utf-8")
+        # Nobody can go to a longer one, and that is told by the next command.
+        state.folder = stdout[start + len(_MARK) : stop][: MAX_PATH + 1]
         stdout = stdout[:start] + stdout[stop + 1 :]
     parts = [*notes, ending]
     for name, data in (
@@ -661,6 +662,11 @@ def _transcribed(state: Desk, done: Exec, ending: str) -> str:
         if text:
             parts += [f"--- {name}", text]
     return "\n".join(parts)
+
+
+def _escaped(path: bytes) -> str:
+    """Return a path as `printf %b` reads it."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != ord("\\") else f"\\0{byte:03o}" for byte in path)
 
 
 def _with_gap(data: bytes, dropped: int) -> bytes:

@@ -45,8 +45,47 @@ def assert_functions_use_a_counter(solution, seed):
 
 
 AGAIN = """
-import copy, gc, json, sys, types
+import copy, dataclasses, enum, functools, gc, json, logging, operator, re, sys, types
 import counter
+
+CONSTANTS = (
+    type(None), bool, int, float, complex, str, bytes, range, object, type(...), type(NotImplemented), types.ModuleType, re.Pattern,
+    types.GenericAlias, types.UnionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    operator.itemgetter, operator.attrgetter, operator.methodcaller, functools.lru_cache(len).__class__, logging.Logger,
+)
+VALUES = {"datetime": ("date", "datetime", "time", "timedelta", "timezone"), "decimal": ("Decimal",), "fractions": ("Fraction",)}
+OF_PYTHON = (
+    "__annotate__", "__annotate_func__", "__annotations__", "__builtins__", "__cached__", "__conditional_annotations__", "__file__",
+    "__loader__", "__package__", "__spec__",
+)
+
+def is_fixed(value):
+    # Whether a variable with this value holds no state, but for that of the one Counter.
+    kind = type(value)
+    if value is one or kind in CONSTANTS or isinstance(value, (type, enum.Enum)) or kind.__name__ in VALUES.get(kind.__module__, ()):
+        return True
+    if kind.__module__ in ("typing", "typing_extensions", "__future__"):
+        return True
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(is_fixed, value))
+    if kind is types.MappingProxyType:
+        return all(map(is_fixed, value.values()))
+    if kind is types.FunctionType:
+        return all(map(is_fixed, vars(value).values()))
+    if isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
+        return is_fixed(value.__self__)
+    if kind is functools.partial:
+        return all(map(is_fixed, (value.func, *value.args, *value.keywords.values())))
+    if dataclasses.is_dataclass(value) and kind.__dataclass_params__.frozen:
+        return all(map(is_fixed, attributes(value).values()))
+    return kind.__module__ == "counter" and kind.__bases__ == (object,) and not attributes(value)
+
+def variables():
+    for name, value in vars(counter).items():
+        is_list_of_names = name == "__all__" and type(value) in (list, tuple) and all(type(each) is str for each in value)
+        was_there = name in ("_counts", "_order", "_last") and value is not one
+        if was_there or not (name in OF_PYTHON or is_list_of_names or is_fixed(value)):
+            yield name
 
 def attributes(one):
     kinds = [vars(kind) for kind in type(one).__mro__ if "__slots__" in vars(kind)]
@@ -68,17 +107,21 @@ for name, value in before[0].items():
 if isinstance(one, dict):
     one.clear()
     one.update(before[1])
-print(json.dumps([*results, play(second)]))
+print(json.dumps([TOKEN, [*results, play(second)], sorted(variables())]))
 """
 
 
 def assert_state_is_in_one_object(solution, seed):
-    """There is one Counter, and whoever puts it back to its beginning has put back everything."""
+    """There is one Counter, whoever puts it back to its beginning has put back everything, and no other variable could hold a state."""
     rng = random.Random(seed)
     first, second = ([rng.choice("abcde") for _ in range(30)] for _ in range(2))
-    done = solution.run(["python3", "-c", AGAIN], stdin=json.dumps([first, second]))
+    # Whoever reads the names and answers in the place of this code does not know what stands in it.
+    token = random.randint(10**9, 10**10)
+    done = solution.run(["python3", "-c", f"TOKEN = {token}\n{AGAIN}"], stdin=json.dumps([first, second]))
     assert done.exit_code == 0, done.stderr
-    assert same(json.loads(done.stdout), [list(counted(names)) for names in (first, second)])
+    known, answers, variables = json.loads(done.stdout)
+    assert same([known, answers], [token, [list(counted(names)) for names in (first, second)]])
+    assert same(variables, []), f"module variables that may hold a state: {variables}"
 
 
 def test_functions_behave_as_before(solution):
