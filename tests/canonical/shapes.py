@@ -123,7 +123,7 @@ def _summarised(form):
         lines = []
         for subject, pairs in groups.items():
             best = max(mark for mark, _ in pairs)
-            total = sum(mark for mark, _ in pairs)
+            total = float(sum(mark for mark, _ in pairs))
             names = [name for mark, name in pairs if mark == best]
             names.sort()
             lines.append((total / len(pairs), subject, names))
@@ -310,7 +310,9 @@ def html_report(rows):
         cells += f"<tr><td>{subject}</td><td>{one['average']:.2f}</td><td>{', '.join(one['names'])}</td></tr>"
     return "<table>" + cells + "</table>"
 """,
-    "a mean from the standard library": _SUMMARY.replace("sum(marks) / len(marks)", "average(marks)")
+    "a mean from the standard library": _SUMMARY.replace(
+        "sum(marks) / len(marks)", "average(map(int, marks))"
+    )
     + """
 
 from statistics import fmean as average

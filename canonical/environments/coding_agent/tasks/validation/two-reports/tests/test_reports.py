@@ -93,7 +93,7 @@ class Number:
 
     def shown(self):
         if not self.is_average:
-            raise TypeError("a mark is computed with, and neither shown nor turned into another type")
+            raise TypeError("marks are computed with, and averages alone are shown")
         return self.value
 
     def __format__(self, form):
@@ -156,7 +156,22 @@ def averaging(function, is_average):
 
 statistics.mean, statistics.fmean = averaging(statistics.mean, True), averaging(statistics.fmean, True)
 math.fsum = averaging(math.fsum, False)
+
+class Instances(type):
+    def __instancecheck__(cls, one):
+        return isinstance(one, cls.__base__)
+
+def kept(kind):
+    # Such a number stays one when it is made an int or a float.
+    def new(cls, *args):
+        (value,) = args or (0,)
+        return Number(kind(value.value), value.is_average) if type(value) is Number else kind(*args)
+    return Instances(kind.__name__, (kind,), {"__new__": new})
+
 import reports
+
+for kind in (int, float):
+    vars(reports).setdefault(kind.__name__, kept(kind))
 
 def played(report, rows):
     steps = set()
