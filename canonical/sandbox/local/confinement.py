@@ -138,10 +138,12 @@ class Bubblewrap:
         return done.stdout.strip()
 
     def next_tool(self) -> bool:
-        """Turn from the wheel's bubblewrap to the system's, which some systems allow more."""
+        """Turn from the wheel's bubblewrap to the system's, which some systems allow more; False where there is no other."""
+        if self._passed_over + 1 >= len(list(_all_bubblewraps())):
+            return False
         self._passed_over += 1
         self.__dict__.pop("_where", None)
-        return self._passed_over < len(list(_all_bubblewraps()))
+        return True
 
     @cached_property
     def _where(self) -> tuple[str, str | None]:

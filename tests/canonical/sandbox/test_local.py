@@ -254,6 +254,18 @@ def test_what_was_missing_is_looked_for_again(isolation: Isolation, monkeypatch:
     assert asyncio.run(backend.isolation()) == isolation
 
 
+def test_a_tool_that_came_in_the_meantime_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's bubblewrap stands in only for one that was tried; what was not there has not been."""
+    confinement_of_two = Bubblewrap()
+    monkeypatch.setattr(confinement, "_all_bubblewraps", lambda: iter(()))
+    assert not confinement_of_two.next_tool()
+    monkeypatch.setattr(confinement, "_all_bubblewraps", lambda: iter([("/wheel", None), ("/system", None)]))
+    assert confinement_of_two._where[0] == "/wheel"
+    assert confinement_of_two.next_tool()
+    assert confinement_of_two._where[0] == "/system"
+    assert not confinement_of_two.next_tool()
+
+
 def test_commands_cannot_get_at_the_program_that_watches_them(inside: Any) -> None:
     attempt = (
         "import os, resource\n"
