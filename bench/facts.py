@@ -16,6 +16,8 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
+from canonical.urls import Url
+
 SCHEMA = 1
 """Shape of the lines. A reader refuses every other."""
 
@@ -91,6 +93,10 @@ class Source(_Part):
     type: Literal["source"] = "source"
     title: str
     date: date
+    url: Url | None = None
+    """Where it can be read; None where no public address is known."""
+    quoted: str | None = None
+    """Words of it that stand in the metadata of a release, where they were looked up."""
 
 
 Evidence = Annotated[Symbol | Probe | Record | Code | Source, Field(discriminator="type")]
@@ -134,6 +140,8 @@ class Subject(_Part):
     release: str
     python: str
     """Python of its stack."""
+    repository: Url | None = None
+    """Where its source is public, which is where its symbols can be read; None where that is not known."""
 
 
 class Header(_Part):
@@ -319,7 +327,7 @@ def _name(evidence: Evidence) -> str:
         case Code():
             return f"code {evidence.file} {evidence.name} {evidence.text}"
         case Source():
-            return f"source {evidence.title} {evidence.date}"
+            return f"source {evidence.title} {evidence.date} {evidence.url} {evidence.quoted}"
 
 
 def merge(header: Header, parts: Iterable[Iterable[Fact]]) -> Facts:

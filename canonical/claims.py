@@ -9,11 +9,12 @@ from __future__ import annotations
 import tomllib
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from canonical.malformed import first_problem
+from canonical.urls import Urls, require_used
 
 CLAIMS_FILE = "claims.toml"
 
@@ -93,10 +94,19 @@ class Cell(_Said):
 
 
 class Figure(_Said):
-    """A figure that was measured here lies between two bounds, in any published run of the framework."""
+    """A figure that was measured here lies between two bounds, in a published run under the conditions of the source.
+
+    Attributes:
+        figure: Name of the figure.
+        conditions: Name of a condition -> what it was there, as in `landscape.toml`; a condition that does not stand here
+            was not said. A run under other conditions shows nothing, neither for the statement nor against it.
+        at_least: The smallest number that it may be.
+        at_most: The largest.
+    """
 
     kind: Literal["record"]
     figure: str
+    conditions: dict[str, str]
     at_least: float | None = None
     at_most: float | None = None
 
@@ -130,6 +140,7 @@ class Claim(_Said):
         says: The statement, in one sentence.
         source: Where it was published.
         dated: When, or as of when.
+        url: The address of the source, from `[urls]` of the file; empty where none is known.
         quoted: Words of the source that must stand in the metadata or read-me of an installed release, where that is the
             source.
         of: Label of that release; the default one when left out.
@@ -139,13 +150,20 @@ class Claim(_Said):
     says: str
     source: str
     dated: date
+    url: str = ""
     quoted: str = ""
     of: str = ""
     check: Check
 
 
 class _File(_Said):
+    urls: Urls = {}
     claims: tuple[Claim, ...]
+
+    @model_validator(mode="after")
+    def _addresses_are_used(self) -> Self:
+        require_used(self.urls, (claim.source for claim in self.claims))
+        return self
 
 
 def read_claims(folder: Path) -> tuple[Claim, ...]:
@@ -158,11 +176,15 @@ def read_claims(folder: Path) -> tuple[Claim, ...]:
     if not path.is_file():
         return ()
     try:
-        claims = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).claims
+        file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except tomllib.TOMLDecodeError as error:
         raise ClaimsError(f"{path}: {error}") from error
     except ValidationError as error:
         raise ClaimsError(f"{path}: {first_problem(error)}") from error
+    claims = tuple(
+        claim.model_copy(update={"url": claim.url or file.urls.get(claim.source, "")})
+        for claim in file.claims
+    )
     said = [claim.says for claim in claims]
     if twice := sorted({one for one in said if said.count(one) > 1}):
         raise ClaimsError(f"{path}: stands there twice: {twice[0]}")

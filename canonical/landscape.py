@@ -10,11 +10,12 @@ import tomllib
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from canonical.malformed import first_problem
+from canonical.urls import Url, Urls, require_used
 
 LANDSCAPE_FILE = "landscape.toml"
 
@@ -134,13 +135,20 @@ class Sourced(_Said):
         says: What is said.
         source: Where.
         dated: When, or as of when.
-        quoted: Words of the metadata of the default release that say so, where that is the source.
+        quoted: Words of the metadata of the default release that say so, where that is the source; several where they stand
+            apart.
     """
 
     says: str
     source: str
     dated: date
-    quoted: str = ""
+    quoted: str | tuple[str, ...] = ""
+
+    @property
+    def quotations(self) -> tuple[str, ...]:
+        """The quoted words, each by itself."""
+        quoted = (self.quoted,) if isinstance(self.quoted, str) else self.quoted
+        return tuple(filter(None, quoted))
 
 
 class Elsewhere(Sourced):
@@ -159,22 +167,26 @@ class Catalogue(_Said):
     Attributes:
         run: Statements, the last of them an expression whose value is the number.
         of: What is counted.
+        one: The same of a single one.
     """
 
     run: str
     of: str
+    one: str = ""
 
 
 class Ecosystem(_Said):
     """Say who stands behind a framework, and who uses it.
 
     Attributes:
+        repository: Where its source is public; empty where that is not known.
         maker: Who makes it.
         users: Who says that they use it.
         catalogue: What comes with the package.
         elsewhere: What is offered outside of the package.
     """
 
+    repository: Url | Literal[""] = ""
     maker: Sourced
     users: Sourced
     catalogue: Catalogue
@@ -182,12 +194,38 @@ class Ecosystem(_Said):
 
 
 class Landscape(_Said):
-    """Hold what a `landscape.toml` says; each part may be left out."""
+    """Hold what a `landscape.toml` says; each part may be left out.
 
+    Attributes:
+        urls: Title of a source -> where it can be read.
+        stages: What the package has for each stage.
+        beginning: How one begins an environment of one's own.
+        published: Figures of others about many sessions.
+        ecosystem: Who stands behind it.
+    """
+
+    urls: Urls = {}
     stages: dict[StageName, Stage] = {}
     beginning: Beginning | None = None
     published: tuple[Published, ...] = ()
     ecosystem: Ecosystem | None = None
+
+    @model_validator(mode="after")
+    def _addresses_are_used(self) -> Self:
+        require_used(self.urls, (one.source for one in self.sources))
+        return self
+
+    @property
+    def sources(self) -> tuple[Published | Sourced, ...]:
+        """Everything that names a source."""
+        if self.ecosystem is None:
+            return self.published
+        elsewhere = (self.ecosystem.elsewhere,) if self.ecosystem.elsewhere else ()
+        return (*self.published, self.ecosystem.maker, self.ecosystem.users, *elsewhere)
+
+    def url_of(self, said: Published | Sourced) -> str | None:
+        """Return where a source can be read, or None where no address is known."""
+        return self.urls.get(said.source)
 
 
 def read_landscape(folder: Path) -> Landscape:

@@ -6,6 +6,7 @@ a module of the adapter's folder, a definition in it, and perhaps a text in that
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from enum import StrEnum
 from typing import Literal, Self
@@ -151,6 +152,12 @@ class Trouble(_Said):
         if bool(self.upstream) != (self.dated is not None):
             raise ValueError("a thread needs its day, and a day its thread")
         return self
+
+    @property
+    def url(self) -> str | None:
+        """Where the thread can be read; the host leads from issues to pull requests by itself."""
+        found = re.match(r"([^#]+)#(\d+):", self.upstream)
+        return f"https://github.com/{found[1]}/issues/{found[2]}" if found else None
 
 
 class Stone(_Said):

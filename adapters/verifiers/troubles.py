@@ -161,12 +161,16 @@ def a_server_that_has_died_is_awaited_for_minutes() -> Shown:
 
 
 def an_installer_is_fetched_when_it_is_missing() -> Shown:
-    """Read what is run where `uv` is not on the path."""
-    script = str(import_module("verifiers.v1.runtimes.base")._ENSURE_UV)  # noqa: SLF001 - no other way
-    is_there = "pip install" in script and "curl" in script
+    """Read what a runtime has a shell run before a program, and when."""
+    base = import_module("verifiers.v1.runtimes.base")
+    script = str(base._ENSURE_UV)  # noqa: SLF001 - no other way
+    is_run = "_ENSURE_UV" in inspect.getsource(base.Runtime)
+    asks_first = "uv sync --help" in script and "|| { pip install" in script
+    is_there = is_run and "pip install" in script and "curl" in script
+    when = "a `uv` that is missing or has no `sync --script`" if asks_first else "what it finds missing"
     return Shown(
-        "the script that starts a chat program where `uv` is missing",
-        "it installs `uv` with `pip`, or with a script from the network"
+        "`verifiers.v1.runtimes.base._ENSURE_UV`, which the source of `Runtime` puts before a program",
+        f"for {when}, `pip install`, or else a script from the network"
         if is_there
         else "it installs nothing",
         is_there,

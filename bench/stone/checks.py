@@ -15,12 +15,15 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from bench.facts import Evidence, Fact, Probe, Record
+from bench.records import Run
 from bench.stacks import ROOT
 from bench.stone.asking import Release
 from bench.stone.places import code_of
-from bench.stone.runs import measurements, published_runs
+from bench.stone.runs import Measurement, measurements, published_runs
+from bench.stone.scaling import differing_conditions
 from bench.stone.subject import symbol_of
 from canonical import claims
 
@@ -97,8 +100,20 @@ def _python(what: claims.Python, release: Release) -> Finding:
     specifier = SpecifierSet(found)
     refused = [version for version in what.runs_on if not specifier.contains(version)]
     holds = not refused and (not what.specifier or specifier == SpecifierSet(what.specifier))
-    without = f", which refuses {', '.join(refused)}" if refused else ""
+    later = [after for version in what.runs_on if not specifier.contains(after := _next_patch(version))]
+    without = (
+        f", which refuses {', '.join(refused)}"
+        if refused
+        else f", which excludes {', '.join(later)} and later"
+        if later
+        else ""
+    )
     return Finding(holds, f"its metadata says {found or 'nothing'}{without}", (probe,))
+
+
+def _next_patch(version: str) -> str:
+    major, minor, patch = Version(version).release
+    return f"{major}.{minor}.{patch + 1}"
 
 
 def _metadata(what: claims.Metadata, release: Release) -> Finding:
@@ -189,15 +204,22 @@ def _figure(what: claims.Figure, release: Release) -> Finding:
     if not found:
         probe = _probe(_figure, f"{what.figure} in the published runs", "no run has it")
         return Finding(None, "it has not been measured here", (probe,))
+    apart = [differing_conditions(what.conditions, run) for run, _ in found]
+    evidence = tuple(Record(run=run.folder.name, record=one.record) for run, one in found)
+    same = [pair for pair, differs in zip(found, apart, strict=True) if not differs]
+    told = ", ".join(_measured(run, one) for run, one in same or found)
+    if not same:
+        reasons = "; ".join(f"{name}: {both}" for name, both in apart[-1].items())
+        return Finding(None, f"does not compare with what was measured here, {told}. {reasons}", evidence)
     low = -math.inf if what.at_least is None else what.at_least
     high = math.inf if what.at_most is None else what.at_most
-    values = [one.value for _, one in found]
-    told = ", ".join(f"{one.bound} {one.value:,.0f} {one.unit}".strip() for _, one in found)
-    return Finding(
-        any(low <= value <= high for value in values),
-        f"measured here: {told}",
-        tuple(Record(run=run.folder.name, record=one.record) for run, one in found),
-    )
+    holds = any(low <= one.value <= high for _, one in same)
+    return Finding(holds, f"measured here under the same conditions: {told}", evidence)
+
+
+def _measured(run: Run, one: Measurement) -> str:
+    """Say what was measured, and which of the meanings of the number it has."""
+    return f"{one.figure} {' '.join(filter(None, [one.bound, f'{one.value:,.0f}', one.unit]))} by method {run.header.method}"
 
 
 def _arithmetic(what: claims.Arithmetic) -> Finding:

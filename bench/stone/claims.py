@@ -1,12 +1,13 @@
 """Claims: what has been published about a framework, checked, with what is true now.
 
-A statement holds when its check says so of the default release. It is stale when the check says so of another release that
-is supported here, and not of the default one; otherwise it is wrong. Where nothing can show it, it stays open.
+A statement holds when its check says so of the default release. It is stale when the check says so of another everyday
+release, and not of the default one; otherwise it is wrong, and every release that was tried is named with what it answered.
+Where nothing can show it, it stays open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -48,8 +49,8 @@ def gather_claims(stack: Stack, known: Sequence[Fact]) -> list[Fact]:
     for claim in claims:
         _require_quoted(claim, {stack.release.label: release, **asked}, stack)
         finding = findings[claim.says]
-        before = _holds_of(claim, asked.values(), cells) if claim in doubtful else None
-        facts.append(_fact(stack, claim, finding, before))
+        tried = [(one, check(claim.check, one, cells)) for one in asked.values()] if claim in doubtful else []
+        facts.append(_fact(stack, claim, finding, tried))
     return facts
 
 
@@ -68,27 +69,28 @@ def _texts(value: object) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
 
-def _holds_of(
-    claim: Claim, releases: Iterable[Release], cells: Mapping[tuple[str, str], Fact]
-) -> tuple[Release, Finding] | None:
-    for release in releases:
-        finding = check(claim.check, release, cells)
-        if finding.holds:
-            return release, finding
-    return None
+def _without_question(now: str, said: str) -> str:
+    """Return what is true of a release, without what it was asked where that has just been said of another one."""
+    question, colon, _ = said.partition(": ")
+    return now.removeprefix(question + colon) if colon else now
 
 
-def _fact(stack: Stack, claim: Claim, finding: Finding, before: tuple[Release, Finding] | None) -> Fact:
+def _fact(stack: Stack, claim: Claim, finding: Finding, tried: Sequence[tuple[Release, Finding]]) -> Fact:
+    before = next((one for one in tried if one[1].holds), None)
     evidence: list[Evidence] = [
-        Source(title=claim.source, date=claim.dated),
+        Source(title=claim.source, date=claim.dated, url=claim.url or None, quoted=claim.quoted or None),
         line_of(stack.features_file.parent / CLAIMS_FILE, claim.says),
         *finding.evidence,
     ]
     now = finding.now
     if before is not None:
         release, found = before
-        now = f"{now}; of {release.stack.release.label} it holds"
+        now = f"{now}; of {release.stack.release.label} it holds: {_without_question(found.now, finding.now)}"
         evidence += [one for one in found.evidence if one not in evidence]
+    elif finding.holds is False and is_of_a_release(claim.check):
+        labels = [stack.release.label, *(release.stack.release.label for release, _ in tried)]
+        now = f"{now}; tried: {', '.join(labels)}"
+        evidence += [one for _, found in tried for one in found.evidence if one not in evidence]
     verdict = (
         "open" if finding.holds is None else "holds" if finding.holds else "stale" if before else "wrong"
     )

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 from bench.facts import Evidence, Fact, Probe, Source
 from bench.index import released_versions
@@ -88,13 +89,20 @@ def gather_ecosystem(stack: Stack) -> list[Fact]:
 
 def _sourced(stack: Stack, release: Release, row: str, said: Sourced) -> Fact:
     texts = [str(text) for value in release.metadata.values() for text in _each(value)]
-    if said.quoted and not any(said.quoted in text for text in texts):
-        raise NoSuchPlace(f"{stack.label} does not say {said.quoted!r}")
-    place = line_of(stack.features_file.parent / LANDSCAPE_FILE, said.says)
-    evidence: list[Evidence] = [Source(title=said.source, date=said.dated), place]
-    if said.quoted:
-        evidence.append(_probe("_sourced", f"the metadata of {stack.release.label}", said.quoted))
-    return fact_of(stack, TABLE, row, said.says, "sourced", evidence)
+    for quoted in said.quotations:
+        if not any(quoted in text for text in texts):
+            raise NoSuchPlace(f"{stack.label} does not say {quoted!r}")
+    folder = stack.features_file.parent
+    quoted = " [...] ".join(said.quotations)
+    source = Source(
+        title=said.source, date=said.dated, url=read_landscape(folder).url_of(said), quoted=quoted or None
+    )
+    evidence: list[Evidence] = [source, line_of(folder / LANDSCAPE_FILE, said.says)]
+    if quoted:
+        evidence.append(_probe("_sourced", f"the metadata of {stack.release.label}", quoted))
+    # Nothing that is installed here shows what others say elsewhere.
+    value = said.says if quoted else f"{said.says}; said elsewhere, and not checked here"
+    return fact_of(stack, TABLE, row, value, "sourced", evidence)
 
 
 def _catalogue(stack: Stack, release: Release, said: Ecosystem) -> Fact:
@@ -103,7 +111,8 @@ def _catalogue(stack: Stack, release: Release, said: Ecosystem) -> Fact:
     if not isinstance(count, int):
         raise StackError(f"{stack.label} does not count its catalogue: {json.dumps(count)}")
     counted = _probe("_catalogue", said.catalogue.run.strip(), json.dumps(count))
-    value, evidence = f"{count} {said.catalogue.of}", [counted]
+    of = (count == 1 and said.catalogue.one) or said.catalogue.of
+    value, evidence = f"{count} {of}", [counted]
     if other is None:
         return fact_of(stack, TABLE, "catalogue", value, "introspected", evidence, {"count": count})
     told = _sourced(stack, release, "catalogue", other)
@@ -124,12 +133,25 @@ def _each(value: object) -> Iterable[object]:
 
 
 def _licence(stack: Stack, release: Release) -> Fact:
-    fields = ("license_expression", "license")
-    named = next((str(release.metadata[one]) for one in fields if release.metadata.get(one)), "nothing")
-    # Some releases have the whole text there.
-    value = named.strip().partition("\n")[0].strip()
-    probe = _probe("_licence", f"the metadata of {stack.release.label}", value)
+    field, value = licence_of(release.metadata)
+    probe = _probe("licence_of", f"{field} in the metadata of {stack.release.label}", value)
     return fact_of(stack, TABLE, "licence", value, "introspected", [probe])
+
+
+def licence_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Return which field of metadata names the licence, and its name.
+
+    A field that holds the whole text of a licence names none; the classifiers do.
+    """
+    for field in ("license_expression", "license"):
+        named = str(metadata.get(field) or "").strip()
+        if named and "\n" not in named:
+            return field, named
+    for classifier in map(str, _each(metadata.get("classifier") or [])):
+        kind, *_, last = classifier.split(" :: ")
+        if kind == "License":
+            return "classifier", last
+    return "license", "no name of one"
 
 
 def _probe(function: str, sent: str, seen: str) -> Probe:

@@ -21,7 +21,14 @@ def uv_path() -> str:
     return uv
 
 
-def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command outside of any virtual environment, and return what it has written and how it ended."""
+def run(command: Sequence[str], sent: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command outside of any virtual environment, and return what it has written and how it ended.
+
+    Args:
+        command: The command.
+        sent: What it reads.
+    """
     environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
-    return subprocess.run(list(command), capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        list(command), input=sent, capture_output=True, text=True, check=False, env=environment
+    )

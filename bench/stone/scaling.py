@@ -7,6 +7,7 @@ condition by condition, and with those that differ the reason is given why the t
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from pydantic import JsonValue
 
@@ -106,21 +107,31 @@ def conditions_of(run: Run) -> dict[str, str]:
     return found
 
 
+def differing_conditions(theirs: Mapping[str, str], run: Run) -> dict[str, str]:
+    """Return the conditions under which a published figure and a run were not the same, each with both; none where all were.
+
+    Args:
+        theirs: Name of a condition -> what it was; one that is left out was not said, and differs from whatever it was here.
+        run: The run.
+    """
+    return {
+        name: f"{theirs.get(name, 'not said')} there, {mine} here"
+        for name, mine in conditions_of(run).items()
+        if theirs.get(name) != mine
+    }
+
+
 def _published(stack: Stack, row: str, published: Published, runs: list[Run]) -> Fact:
     place = line_of(stack.features_file.parent / LANDSCAPE_FILE, published.says)
-    evidence: list[Evidence] = [Source(title=published.source, date=published.dated), place]
+    url = read_landscape(stack.features_file.parent).url_of(published)
+    evidence: list[Evidence] = [Source(title=published.source, date=published.dated, url=url), place]
     told = f"{published.says} ({published.source}, {published.dated})"
     data: dict[str, JsonValue] = {"says": published.says, "compares": None}
     if not runs:
         value = f"{told}: nothing was measured here to compare it with"
     else:
         run = runs[-1]
-        mine = conditions_of(run)
-        differing = {
-            name: f"{theirs} there, {mine[name]} here"
-            for name, theirs in published.conditions.items()
-            if name in mine and mine[name] != theirs
-        }
+        differing = differing_conditions(published.conditions, run)
         data["compares"] = not differing
         evidence.append(Record(run=run.folder.name, record="ceiling slo"))
         reasons = "; ".join(f"{name}: {both}" for name, both in differing.items())

@@ -13,6 +13,7 @@ from bench import facts, protocol
 from bench.client import Worker, start_worker
 from bench.facts import Evidence, Fact, Kind, Symbol
 from bench.stacks import Stack, adapters_folder
+from canonical.landscape import read_landscape
 from canonical.stone import Stone
 
 
@@ -57,6 +58,7 @@ class Subject:
             title=self.stack.facts.title,
             release=self.stack.release.label,
             python=self.worker.started.python,
+            repository=repository_of(self.stack),
         )
 
     def fact(  # noqa: PLR0917 - as the columns of a file of facts
@@ -86,6 +88,12 @@ def fact_of(  # noqa: PLR0917 - as the columns of a file of facts
         framework=stack.adapter, release=stack.release.label, table=table, row=row, value=value, kind=kind,
         evidence=tuple(evidence), data=data,
     )  # fmt: skip
+
+
+def repository_of(stack: Stack) -> str | None:
+    """Return where the source of a framework is public, or None where that is not known."""
+    said = read_landscape(stack.features_file.parent).ecosystem
+    return (said.repository if said else "") or None
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ async def _fact(subject: Subject, name: str, said: Trouble) -> Fact:
     probe, is_there = await show(subject, name)
     evidence: list[Evidence] = [probe, find_place(subject.folder, said.at)]
     if said.dated is not None:
-        evidence.append(Source(title=said.upstream, date=said.dated))
+        evidence.append(Source(title=said.upstream, date=said.dated, url=said.url))
     what = said.what if is_there else f"Not so in this release: {said.what}"
     data: dict[str, JsonValue] = {"what": what, "answer": said.answer, "is_there": is_there}
     return subject.fact(TABLE, probe.name, f"{what} {said.answer}", "probed", evidence, data)

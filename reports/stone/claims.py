@@ -17,9 +17,10 @@ def render(facts: Facts) -> Table:
         "Claims: what has been published, and what is true now",
         "Statements of others about the frameworks, in short, each with its source and date, and checked by code: against the "
         "installed release, against tables and measurements of this project, or against other figures of the same source. Holds: "
-        "the check says so of the release in use here. Stale: it says so of another release that is supported here, and no longer of "
-        "this one. Wrong: it says so of none. Open: nothing here could show it yet. A statement may have been right of what its author "
-        "had at hand.",
+        "the check says so of the release in use here. Stale: it says so of another release, which is named, and not of this one. "
+        "Wrong: it says so of none of those that were tried, which are named. Open: nothing here could show it; a figure that was "
+        "measured here under other conditions shows nothing, neither for a statement nor against it. A statement may have been right "
+        "of what its author had at hand.",
         COLUMNS,
         ("",) * len(COLUMNS),
         tuple(_row(titles[fact.framework], fact) for fact in facts.of("claims")),

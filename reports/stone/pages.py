@@ -18,7 +18,7 @@ from bench.facts import Code, Evidence, Fact, Facts, Record, Subject
 from reports.stone.inputs import Inputs
 from reports.stone.source import panes
 from reports.stone.table import Cell, Table
-from reports.stone.writers import Line, line_of, page_of, provenance
+from reports.stone.writers import Line, line_of, page_of, provenance, repositories_of
 
 MEASURED = "measured.html"
 """The page whose figures another release of the drawing library may draw with other bytes."""
@@ -76,6 +76,7 @@ class Pages:
         self.root = root
         self.panes = panes(facts, inputs.handwritten)
         self.places = {pane.path: pane.framework for pane in self.panes if pane.path}
+        self.repositories = repositories_of(facts)
         self.runs = {run.folder for run in inputs.runs}
         self.anchors = {table.name: _anchors(table) for table in tables}
 
@@ -111,7 +112,7 @@ class Pages:
         return tuple(self._line(one, up) for one in evidence)
 
     def _line(self, evidence: Evidence, up: str) -> Line:
-        line = line_of(evidence, f"{up}{self.root}" if self.root else "")
+        line = line_of(evidence, f"{up}{self.root}" if self.root else "", 0, self.repositories)
         if isinstance(evidence, Code) and evidence.file in self.places:
             here = f"{up}code.html#{self.places[evidence.file]}-{evidence.first}"
             return replace(line, link=here)

@@ -10,11 +10,15 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from bench.facts import Code, Evidence, Facts, Probe, Record, Source, Symbol
 from reports.stone.table import Cell, Table
+
+NO_REPOSITORIES: Mapping[str, str] = MappingProxyType({})
+"""No distribution whose source is known to be public."""
 
 _SPECIAL = re.compile(r"([\\*<>\[\]|~])")
 
@@ -28,8 +32,8 @@ class Line:
         kind: Symbol, probe, record, code or source.
         name: What it is called.
         detail: What else is to be known.
-        place: File and line; empty where there is none.
-        link: Where that leads; empty where it leads nowhere.
+        place: File and line, or an address; empty where there is none.
+        link: Where that leads, of a symbol to the repository of its distribution; empty where it leads nowhere.
     """
 
     number: int
@@ -48,7 +52,18 @@ class Numbered:
     lines: tuple[Line, ...]
 
 
-def numbered(table: Table, root: str) -> list[tuple[str, list[Numbered]]]:
+def repositories_of(facts: Facts) -> dict[str, str]:
+    """Return where the source of distributions is public, by their names, as far as the facts say it."""
+    return {
+        subject.release.rpartition("-")[0]: subject.repository
+        for subject in facts.subjects
+        if subject.repository is not None
+    }
+
+
+def numbered(
+    table: Table, root: str, repositories: Mapping[str, str] = NO_REPOSITORIES
+) -> list[tuple[str, list[Numbered]]]:
     """Return the rows of a table with their evidence numbered; the same evidence has one number."""
     numbers: dict[str, int] = {}
     rows = []
@@ -58,26 +73,30 @@ def numbered(table: Table, root: str) -> list[tuple[str, list[Numbered]]]:
             lines = []
             for evidence in cell.evidence:
                 number = numbers.setdefault(evidence.model_dump_json(), len(numbers) + 1)
-                lines.append(line_of(evidence, root, number))
+                lines.append(line_of(evidence, root, number, repositories))
             cells.append(Numbered(cell, tuple(lines)))
         rows.append((row.name, cells))
     return rows
 
 
-def line_of(evidence: Evidence, root: str, number: int = 0) -> Line:
+def line_of(
+    evidence: Evidence, root: str, number: int = 0, repositories: Mapping[str, str] = NO_REPOSITORIES
+) -> Line:
     """Return a piece of evidence as a person reads it.
 
     Args:
         evidence: What it is.
         root: How files of this repository are reached, with a slash at the end; empty where they are not near.
         number: Its number.
+        repositories: Where the source of distributions is public, by their names.
     """
     match evidence:
         case Symbol():
             place = f"{evidence.file}:{evidence.line}" if evidence.line else evidence.file
             detail = " ".join(part for part in (evidence.what, evidence.signature) if part)
             where = ", ".join(part for part in (evidence.distribution, place) if part)
-            return Line(number, "symbol", evidence.name, detail, where, "")
+            link = repositories.get(evidence.distribution.partition(" ")[0], "")
+            return Line(number, "symbol", evidence.name, detail, where, link)
         case Code():
             place = f"{evidence.file}:{evidence.first}"
             return Line(
@@ -92,7 +111,10 @@ def line_of(evidence: Evidence, root: str, number: int = 0) -> Line:
             link = f"{root}reports/published/{evidence.run}" if root else ""
             return Line(number, "record", evidence.record, "", evidence.run, link)
         case Source():
-            return Line(number, "source", evidence.title, evidence.date.isoformat(), "", "")
+            words = f', "{evidence.quoted}"' if evidence.quoted else ""
+            url = evidence.url or ""
+            place = url.removeprefix("https://").rstrip("/")
+            return Line(number, "source", evidence.title, f"{evidence.date}{words}", place, url)
 
 
 def _link(code: Code, root: str) -> str:
@@ -163,7 +185,7 @@ def provenance(facts: Facts) -> str:
 
 def markdown_page(facts: Facts, table: Table, root: str) -> str:
     """Return a table as a Markdown page, with its evidence below."""
-    rows = numbered(table, root)
+    rows = numbered(table, root, repositories_of(facts))
     heads = [f"{title}<br>{release}" for title, release in zip(table.columns, table.releases, strict=True)]
     lines = [
         f"# {table.title}",

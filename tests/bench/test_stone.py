@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bench.stacks import ROOT
+from bench.facts import FACTS_FILE, read_facts
+from bench.stacks import ROOT, find_stack
+from bench.stone import sharing
 from bench.stone.handwritten import BASELINES, FILE, code_lines, used_names
 from bench.stone.pieces import shown_in_source
 from bench.stone.places import NoSuchPlace, code_of, find_definition, find_place
-from bench.stone.sharing import blame, clause, plain
+from bench.stone.runs import PUBLISHED
+from bench.stone.sharing import blame, clause, plain, verdict
 from bench.stone.tools import KINDS, SIGNATURES, differences
 from bench.worker.inspection import inspect_name
 from canonical.adapter import AdapterFacts, Feature
@@ -182,3 +186,51 @@ def test_what_a_resolver_says_is_told_without_its_frame_and_begins_with_what_exc
     wanted = "one==1.0 wants tool<2 and two==2.0 wants tool>=2"
     assert blame(text, ["one==1.0", "two==2.0"]) == wanted
     assert blame("Because of the moon, we can conclude nothing", ["one==1.0"]) == "of the moon"
+    python = "Because the current Python version (3.11.7) does not satisfy Python>=3.12 and one==1.0 depends on Python>=3.12, we can conclude"
+    assert blame(python, ["one==1.0"]) == "one==1.0 wants Python >=3.12"
+
+
+@pytest.mark.parametrize(
+    ("said", "excluding", "value"),
+    [
+        (None, [], "yes"),
+        (None, ["one==1.0 wants Python <=3.12"], "yes: uv overlooks that one==1.0 wants Python <=3.12"),
+        (plain(SAID), [], "no: one==1.0 wants tool<2 and two==2.0 wants tool>=2"),
+        ("Because one==1.0 depends on Python>=3.12, we can conclude that it cannot be used.",
+         ["one==1.0 wants Python >=3.12"], "no: one==1.0 wants Python >=3.12"),
+        ("Because of the moon, we can conclude nothing", ["two==2.0 wants Python <=3.12"],
+         "no: of the moon; uv overlooks that two==2.0 wants Python <=3.12"),
+    ],
+)  # fmt: skip
+def test_what_metadata_exclude_and_a_resolver_overlooks_is_no_refusal(said, excluding, value):
+    assert verdict(said, excluding, ["one==1.0", "two==2.0"]) == value
+
+
+def test_every_cell_of_sharing_names_what_was_run_for_it(monkeypatch):
+    asked = []
+
+    def run(command, sent=""):
+        asked.append((command, sent))
+        return subprocess.CompletedProcess(command, 1, "", SAID)
+
+    monkeypatch.setattr(sharing, "run", run)
+    monkeypatch.setattr(sharing, "uv_path", lambda: "uv")
+    monkeypatch.setattr(sharing, "_whole_version", lambda version: f"{version}.1")
+    monkeypatch.setattr(sharing, "requires_python", lambda _: "<=3.12")
+    sharing._resolve.cache_clear()
+    facts = sharing.gather_sharing([find_stack("gem"), find_stack("skyrl")])
+    sharing._resolve.cache_clear()
+    ran = {f"printf '%s\\n' {' '.join(sent.split())} | {' '.join(command)}" for command, sent in asked}
+    assert {fact.evidence[0].sent for fact in facts} == ran
+    assert len(ran) == 2 * 3
+    for fact in facts:
+        (resolved, *metadata) = fact.evidence
+        assert resolved.seen == plain(SAID)
+        assert {one.sent.partition(" of ")[0] for one in metadata} == {"Requires-Python"}
+        assert f"--python-version {fact.row.rpartition(' ')[2]} " in resolved.sent
+
+
+def test_no_published_cell_of_sharing_says_no_of_what_was_resolved():
+    for fact in read_facts(PUBLISHED / "rosetta" / FACTS_FILE).of("sharing"):
+        resolved = fact.evidence[0].seen == "a solution"
+        assert fact.value.removeprefix("alone: ").startswith("yes") == resolved

@@ -8,15 +8,17 @@ from datetime import date
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from bench.facts import Fact, Probe, Source, Symbol
-from bench.stacks import ROOT, find_stack
+from bench.facts import FACTS_FILE, Fact, Probe, Source, Symbol, read_facts
+from bench.stacks import ROOT, find_stack, releases_of
 from bench.stone import claims as gathering
 from bench.stone.asking import Release
 from bench.stone.checks import check, is_of_a_release
 from bench.stone.places import NoSuchPlace
+from bench.stone.runs import PUBLISHED, measurements, published_runs
+from bench.stone.scaling import conditions_of
 from bench.worker.answers import answer, evaluate, find_definitions
 from bench.worker.inspection import inspect_name
-from canonical.claims import CLAIMS_FILE, Check, ClaimsError, read_claims
+from canonical.claims import CLAIMS_FILE, Check, ClaimsError, Expression, Figure, read_claims
 
 ADAPTERS = sorted(path.parent for path in (ROOT / "adapters").glob("*/adapter.toml"))
 STACK = find_stack(ADAPTERS[0].name)
@@ -94,7 +96,7 @@ def test_there_are_statements_about_every_framework_and_each_has_its_source():
         ({"kind": "cell", "table": "t", "row": "r", "reads": "^a row"}, True),
         ({"kind": "cell", "table": "t", "row": "r", "reads": "^row"}, False),
         ({"kind": "cell", "table": "t", "row": "another", "reads": "row"}, None),
-        ({"kind": "record", "figure": "no such figure", "at_least": 1}, None),
+        ({"kind": "record", "figure": "no such figure", "conditions": {}, "at_least": 1}, None),
         ({"kind": "arithmetic", "rule": "largest", "stated": 3, "figures": {"a": 1, "b": 3}}, True),
         ({"kind": "arithmetic", "rule": "largest", "stated": 1, "figures": {"a": 1, "b": 3}}, False),
         ({"kind": "arithmetic", "rule": "product", "stated": 6.3, "figures": {"a": 2, "b": 3}}, True),
@@ -117,11 +119,86 @@ def test_what_shows_a_symbol_is_the_symbol_or_why_it_is_not_there():
     assert missing.now == "`json.no_such_name` is not there"
 
 
+def test_a_bound_of_python_within_a_minor_version_is_said():
+    now = check(CHECK.validate_python({"kind": "python", "runs_on": ["3.12.0"]}), release(), {}).now
+    assert now == "its metadata says >=3.10,<=3.12, which excludes 3.12.1 and later"
+
+
+def measured():
+    """Return the release of a framework with a measured ceiling, the last run of it, and the ceiling."""
+    name, run = next(
+        (folder.name, run)
+        for folder in ADAPTERS
+        for run in published_runs(folder.name)
+        if "ceiling slo" in measurements(run)
+    )
+    return release(stack=find_stack(name)), run, measurements(run)["ceiling slo"].value
+
+
+def test_a_figure_under_other_conditions_says_nothing_whatever_its_bounds():
+    of, run, value = measured()
+    same = conditions_of(run)
+    others = [{}, *({**same, name: "something else"} for name in same)]
+    others += [{key: kept for key, kept in same.items() if key != name} for name in same]
+    for conditions in others:
+        for bounds in ({"at_least": value + 1}, {"at_most": value - 1}, {"at_least": 1}):
+            fields = {"kind": "record", "figure": "ceiling slo", "conditions": conditions, **bounds}
+            found = check(CHECK.validate_python(fields), of, {})
+            assert found.holds is None
+            assert "does not compare" in found.now
+            assert f"{value:,.0f} sessions by method" in found.now
+
+
+def test_a_figure_under_the_same_conditions_is_held_against_its_bounds():
+    of, run, value = measured()
+    told = {}
+    for bound in ("at_least", "at_most"):
+        fields = {"kind": "record", "figure": "ceiling slo", "conditions": conditions_of(run), bound: value}
+        told[bound] = check(CHECK.validate_python(fields), of, {}).holds
+    assert told == {"at_least": True, "at_most": True}
+    fields = {"kind": "record", "figure": "ceiling slo", "conditions": conditions_of(run), "at_least": 1e9}
+    assert check(CHECK.validate_python(fields), of, {}).holds is False
+
+
+def test_no_published_verdict_rests_on_a_figure_of_other_conditions():
+    claims = {(folder.name, claim.says): claim for folder in ADAPTERS for claim in read_claims(folder)}
+    figures = {cell for cell, claim in claims.items() if isinstance(claim.check, Figure)}
+    verdicts = {
+        fact.data["verdict"]
+        for fact in read_facts(PUBLISHED / "rosetta" / FACTS_FILE).of("claims")
+        if (fact.framework, fact.row) in figures and "does not compare" in fact.value
+    }
+    assert verdicts == {"open"}
+
+
+def test_a_published_verdict_of_wrong_names_every_everyday_release_that_was_asked():
+    wrong = [
+        fact
+        for fact in read_facts(PUBLISHED / "rosetta" / FACTS_FILE).of("claims")
+        if fact.data["verdict"] == "wrong" and fact.data["check"] not in {"cell", "record", "arithmetic"}
+    ]
+    assert wrong
+    for fact in wrong:
+        tried = fact.value.rpartition("; tried: ")[2].split(", ")
+        assert tried == [one.release.label for one in releases_of(fact.framework)]
+
+
+def test_whether_environments_run_in_process_is_asked_of_the_installed_package():
+    for name in ("gem", "skyrl"):
+        (claim,) = [
+            one
+            for one in read_claims(ROOT / "adapters" / name)
+            if one.says == "Environments run in the process of the trainer."
+        ]
+        assert isinstance(claim.check, Expression)
+        assert "socket.bind" in claim.check.run
+
+
 def test_only_what_is_asked_of_a_release_can_be_stale():
     kinds = {
         "package": {"name": "a"},
         "cell": {"table": "t", "row": "r", "reads": "x"},
-        "record": {"figure": "f"},
+        "record": {"figure": "f", "conditions": {}},
         "arithmetic": {"rule": "increasing", "figures": {"a": 1, "b": 2}},
     }
     of_release = [
@@ -135,7 +212,8 @@ def written(folder, *claims):
         f'[[claims]]\nsays = "{says}"\nsource = "a page"\ndated = 2026-01-02\nquoted = "{quoted}"\ncheck = {check_}\n'
         for says, quoted, check_ in claims
     ]
-    (folder / CLAIMS_FILE).write_text("\n".join(lines), encoding="utf-8")
+    urls = '[urls]\n"a page" = "https://example.org/page"\n'
+    (folder / CLAIMS_FILE).write_text("\n".join([urls, *lines]), encoding="utf-8")
 
 
 THING, OTHER = '{ kind = "package", name = "thing" }', '{ kind = "package", name = "old-thing" }'
@@ -160,8 +238,13 @@ def test_verdicts_come_from_the_default_release_first_and_then_from_the_others(t
         "two": "stale",
         "three": "wrong",
     }
-    assert f"of {older.release.label} it holds" in facts["two"].value
-    assert facts["one"].evidence[0] == Source(title="a page", date=date(2026, 1, 2))
+    assert facts["two"].value.endswith(f"of {older.release.label} it holds: the package is old-thing")
+    assert facts["one"].evidence[0] == Source(
+        title="a page", date=date(2026, 1, 2), url="https://example.org/page", quoted="a thing"
+    )
+    assert facts["three"].value.endswith(f"tried: {STACK.release.label}, {older.release.label}")
+    asked = [one.seen for one in facts["three"].evidence if isinstance(one, Probe)]
+    assert asked == ["thing", "old-thing"]
 
 
 def test_a_quotation_that_a_release_does_not_have_is_refused(tmp_path, monkeypatch):
@@ -180,6 +263,11 @@ def test_a_malformed_file_is_named_with_the_key(tmp_path):
         read_claims(tmp_path)
     written(tmp_path, ("one", "", THING), ("one", "", OTHER))
     with pytest.raises(ClaimsError, match="twice: one"):
+        read_claims(tmp_path)
+    file = tmp_path / CLAIMS_FILE
+    written(tmp_path, ("one", "", THING))
+    file.write_text(file.read_text(encoding="utf-8").replace('"a page" =', '"a pgae" ='), encoding="utf-8")
+    with pytest.raises(ClaimsError, match="an address of 'a pgae'"):
         read_claims(tmp_path)
     with pytest.raises(ValidationError):
         CHECK.validate_python({"kind": "arithmetic", "rule": "largest", "figures": {"a": 1}})

@@ -15,7 +15,7 @@ from bench.stacks import ROOT, find_stack
 from bench.stone import ecosystem, scaling, stages
 from bench.stone.asking import Release
 from bench.stone.beginning import fill
-from bench.stone.ecosystem import Releases
+from bench.stone.ecosystem import Releases, licence_of
 from bench.stone.places import NoSuchPlace
 from bench.stone.runs import measurements, published_runs
 from bench.stone.subject import UnresolvedSymbols
@@ -121,7 +121,7 @@ def test_the_rate_of_releases_counts_until_today():
 def test_a_catalogue_is_counted_in_all_only_where_all_of_it_is_known(tmp_path, monkeypatch, elsewhere, known):
     who = '{ says = "somebody", source = "the read-me", dated = 2026-01-02, quoted = "by somebody" }'
     (tmp_path / LANDSCAPE_FILE).write_text(
-        f"[ecosystem]\nmaker = {who}\nusers = {who}\n{elsewhere}\n[ecosystem.catalogue]\nof = 'games'\nrun = '3 + 4'\n",
+        f"[urls]\n'the read-me' = 'https://example.org/'\n[ecosystem]\nmaker = {who}\nusers = {who}\n{elsewhere}\n[ecosystem.catalogue]\nof = 'games'\nrun = '3 + 4'\n",
         encoding="ascii",
     )
     metadata = {"license": "MIT\n\nthe whole text", "description": "Made by somebody."}
@@ -133,11 +133,68 @@ def test_a_catalogue_is_counted_in_all_only_where_all_of_it_is_known(tmp_path, m
     facts = {fact.row: fact for fact in ecosystem.gather_ecosystem(STACK)}
     assert facts["catalogue"].data == {"count": known}
     assert facts["catalogue"].value.startswith("7 games")
-    assert facts["licence"].value == "MIT"
+    assert facts["licence"].value == "no name of one"
+    assert facts["maker"].evidence[0] == Source(
+        title="the read-me", date=date(2026, 1, 2), url="https://example.org/", quoted="by somebody"
+    )
     assert facts["last release"].value == "2, 2025-06-01"
     metadata["description"] = "Made by others."
     with pytest.raises(NoSuchPlace, match="by somebody"):
         ecosystem.gather_ecosystem(STACK)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"license_expression": "MIT", "license": "another"}, "MIT"),
+        ({"license": "Apache-2.0"}, "Apache-2.0"),
+        ({"license": "  Apache License\n\n  Version 2.0", "classifier": ["Typing :: Typed", "License :: OSI Approved :: Apache Software License"]},
+         "Apache Software License"),
+        ({"license": "the whole\ntext"}, "no name of one"),
+        ({}, "no name of one"),
+    ],
+)  # fmt: skip
+def test_a_licence_is_named_by_what_names_one_and_never_by_the_first_line_of_its_text(metadata, name):
+    assert licence_of(metadata)[1] == name
+
+
+def ecosystem_of(tmp_path, monkeypatch, text, metadata):
+    (tmp_path / LANDSCAPE_FILE).write_text(text, encoding="ascii")
+    monkeypatch.setattr(type(STACK), "features_file", property(lambda _: tmp_path / "features.json"))
+    monkeypatch.setattr(ecosystem, "ask", lambda stack, **_: Release(stack, metadata, {}, {"1": 1}, {}))
+    monkeypatch.setattr(
+        ecosystem, "find_releases", lambda _: Releases(("2", "1"), date(2025, 1, 1), date(2025, 6, 1))
+    )
+    return {fact.row: fact for fact in ecosystem.gather_ecosystem(STACK)}
+
+
+ONE = """
+[ecosystem]
+maker = { says = "two people", source = "a page", dated = 2026-01-02, quoted = ["by one", "and another"] }
+users = { says = "many", source = "a page", dated = 2026-01-02 }
+[ecosystem.catalogue]
+of = "games"
+one = "game"
+run = "1"
+"""
+
+
+def test_every_quotation_is_looked_up_and_what_has_none_says_that_nothing_checks_it(tmp_path, monkeypatch):
+    facts = ecosystem_of(tmp_path, monkeypatch, ONE, {"description": "Made by one, and another."})
+    assert facts["maker"].value == "two people"
+    assert facts["maker"].evidence[0].quoted == "by one [...] and another"
+    assert facts["who uses it"].value == "many; said elsewhere, and not checked here"
+    assert facts["catalogue"].value == "1 game"
+    with pytest.raises(NoSuchPlace, match="and another"):
+        ecosystem_of(tmp_path, monkeypatch, ONE, {"description": "Made by one."})
+
+
+def test_an_address_of_nothing_that_the_file_names_is_refused(tmp_path):
+    (tmp_path / LANDSCAPE_FILE).write_text(
+        '[urls]\n"a pgae" = "https://example.org/"\n' + ONE, encoding="ascii"
+    )
+    with pytest.raises(LandscapeError, match="an address of 'a pgae'"):
+        read_landscape(tmp_path)
 
 
 def published_stacks():

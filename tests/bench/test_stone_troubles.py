@@ -48,7 +48,9 @@ def test_every_probe_is_of_a_trouble_that_is_named(folder):
 def test_a_thread_is_named_with_its_day_and_never_by_an_address():
     said = {"what": "So.", "answer": "That.", "at": "m:f"}
     Trouble(**said)
-    Trouble(**said, upstream="owner/name#12: what it is called", dated="2026-01-02")
+    told = Trouble(**said, upstream="owner/name#12: what it is called", dated="2026-01-02")
+    assert told.url == "https://github.com/owner/name/issues/12"
+    assert Trouble(**said).url is None
     for wrong in (
         {"upstream": "owner/name#12: what it is called"},
         {"dated": "2026-01-02"},

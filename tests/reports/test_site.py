@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.facts import FACTS_FILE, read_facts
+from bench.facts import FACTS_FILE, Source, read_facts
 from bench.stacks import ROOT
 from reports.stone.inputs import SourceFile, read_inputs
 from reports.stone.measured import without_styles
@@ -65,6 +65,8 @@ def test_every_link_leads_to_a_file_and_a_place_in_it(pages):
     lost = []
     for name, page in pages.items():
         for link in page.links:
+            if link.startswith("https://"):
+                continue
             path, _, anchor = link.partition("#")
             there = posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name
             if not (PUBLISHED / there).exists() or (
@@ -72,6 +74,22 @@ def test_every_link_leads_to_a_file_and_a_place_in_it(pages):
             ):
                 lost.append(f"{name}: {link}")
     assert lost == []
+
+
+def test_what_is_published_elsewhere_has_an_address_that_a_reader_can_follow(pages):
+    """Sources are all addressed; a page leads to them and to the repositories of symbols, and to nothing else outside."""
+    sources = [one for fact in FACTS.facts for one in fact.evidence if isinstance(one, Source)]
+    assert [one.title for one in sources if one.url is None] == []
+    outside = {link for page in pages.values() for link in page.links if not link.startswith((".", "#"))}
+    addresses = {one.url for one in sources} | {subject.repository for subject in FACTS.subjects}
+    assert {link for link in outside if ":" in link} == addresses - {None}
+    assert {
+        one.quoted
+        for one in sources
+        if one.quoted
+        and one.quoted not in pages["tables/claims.html"].text
+        and one.quoted not in pages["tables/ecosystem.html"].text
+    } == set()
 
 
 def test_ids_are_there_once(pages):

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.facts import FACTS_FILE, Code, Fact, Facts, Header, Probe, Subject, Symbol, read_facts
+from bench.facts import FACTS_FILE, Code, Fact, Facts, Header, Probe, Source, Subject, Symbol, read_facts
 from bench.stacks import ROOT
 from reports.stone.inputs import NOTHING, read_inputs
 from reports.stone.pages import MEASURED, Pages
@@ -110,6 +110,25 @@ def test_a_cell_holds_its_evidence_and_leads_to_the_place_of_it(code):
     assert "../../bench/p.py#L9" in reader.links
     for said in ("m:A.b", "field <int> | None", "sent: <x>; seen: & y", "probed"):
         assert said in reader.text
+
+
+def test_a_symbol_leads_to_the_repository_of_its_distribution_and_a_source_to_its_address():
+    subjects = (
+        HEADER.subjects[0].model_copy(update={"repository": "https://example.org/one"}),
+        HEADER.subjects[1],
+    )
+    source = Source(title="a page", date=date(2026, 1, 2), url="https://example.org/page", quoted="so it is")
+    fact = of("x").facts[0]
+    facts = Facts(
+        HEADER.model_copy(update={"subjects": subjects}),
+        (fact.model_copy(update={"evidence": (*EVIDENCE, source)}),),
+    )
+    table = tabulate(facts, "t", "T", "about")
+    reader = _Reader()
+    reader.feed(page(facts, table))
+    assert {"https://example.org/one", "https://example.org/page"} <= set(reader.links)
+    assert '2026-01-02, "so it is"' in reader.text
+    assert "](https://example.org/page)" in markdown_page(facts, table, "")
 
 
 def test_markdown_keeps_its_cells_whatever_a_value_holds():
