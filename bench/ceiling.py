@@ -57,6 +57,9 @@ CAUSES: Final[dict[str, StoppedBy]] = {
 explains the rest; a saturated generator makes the other numbers its own; lost sessions come before slow ones, and both
 before sessions that stay behind."""
 
+SUCCESS_ONLY: Final = "mean_success"
+"""The criterion of the success-only burst."""
+
 BROUGHT: Final[dict[int, tuple[str, ...]]] = {2: ("freed",)}
 """Method, as in `bench.records.METHOD`, to the criteria that it was the first to ask of every trial."""
 
@@ -205,7 +208,7 @@ def evaluate_success_only(trials: abc.Sequence[Trial], share: float = 0.95) -> V
         errors.update(trial.errors)
     mean = sum(trial.succeeded for trial in trials) / (sessions * len(trials))
     criterion = Criterion(
-        name="mean_success",
+        name=SUCCESS_ONLY,
         passed=mean >= share,
         value=mean,
         limit=share,
@@ -349,6 +352,28 @@ def _generator(trial: Trial, slo: Slo) -> list[Criterion]:
             note="p99" if lag is not None else "not measured",
         ),
     ]
+
+
+def is_success_only(verdict: Verdict) -> bool:
+    """Whether a verdict is about the success-only burst and not about held sessions."""
+    return any(criterion.name == SUCCESS_ONLY for criterion in verdict.criteria)
+
+
+def not_asked(method: int, verdicts: abc.Iterable[Verdict]) -> tuple[str, ...]:
+    """Return the criteria that later methods than that of a run brought, and by which no trial of the run was judged.
+
+    Args:
+        method: Method of the run.
+        verdicts: All of its verdicts.
+    """
+    judged = {
+        criterion.name
+        for verdict in verdicts
+        if not is_success_only(verdict)
+        for criterion in verdict.criteria
+    }
+    later = (names for brought, names in sorted(BROUGHT.items()) if brought > method)
+    return tuple(name for names in later for name in names if judged and name not in judged)
 
 
 def cause(verdict: Verdict) -> StoppedBy | None:

@@ -62,6 +62,8 @@ class Probe(_Part):
     file: str
     """Where the probe stands in this repository."""
     line: int
+    function: str | None = None
+    """The function or method that ran, which survives when lines move."""
 
 
 class Record(_Part):
@@ -71,7 +73,9 @@ class Record(_Part):
     run: str
     """Folder of the run under `reports/published`."""
     record: str
-    """What the record is called in it."""
+    """What it is a record of."""
+    line: int | None = Field(default=None, ge=1)
+    """Its line in the records of the run, which are never written again."""
 
 
 class Code(_Part):

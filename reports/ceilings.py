@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.ceiling import is_success_only
 from bench.records import Burst, CrossCheck, Live, Probe
 from bench.samples import Phase
 from bench.stats import littles_law
 from reports import charts, notation
 from reports.document import Block, Bullets, Column, Entry, Facts, Figure, Section, Strong, Table, paragraph
 from reports.latency import chart_steps
-from reports.measurements import Flow, Ladder, Measurements, flow, is_success_only
+from reports.measurements import Flow, Ladder, Measurements, flow
 from reports.wording import (
     STOPPED_BY,
     SUBJECTS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.ceiling import BROUGHT, Confirmation, retrace
+from bench.ceiling import Confirmation, is_success_only, not_asked, retrace
 from bench.records import Ceiling, Cell, CellStatus, Conformance, Criterion, End, Subject, Verdict
 from bench.samples import PHASES, Phase, Status
 from bench.stats import Population, TooSmall, cluster_quantile, minimum_n, pool, population, quantile
@@ -32,9 +32,6 @@ QUANTILES = (0.50, 0.95, 0.99)
 """The quantiles that tables show."""
 SEED = 20
 """Of the resampling of trials: fixed, so that the same records give the same intervals."""
-SUCCESS_ONLY = "mean_success"
-"""Name of the one criterion of a success-only verdict; see `bench.ceiling.evaluate_success_only`."""
-
 
 CROSS_CHECKS = frozenset({"cross-client"})
 """Cells that stand in the cross-check of the engines and are no rung of a ladder."""
@@ -242,14 +239,7 @@ class Measurements:
     @cached_property
     def not_asked(self) -> tuple[str, ...]:
         """The criteria that later methods brought, and by which no trial of this run was judged."""
-        judged = {
-            criterion.name
-            for verdict in self.verdicts
-            if not is_success_only(verdict)
-            for criterion in verdict.criteria
-        }
-        later = (names for method, names in sorted(BROUGHT.items()) if method > self.run.header.method)
-        return tuple(name for names in later for name in names if judged and name not in judged)
+        return not_asked(self.run.header.method, self.verdicts)
 
     def confirmation(self, ceiling: Ceiling) -> Confirmation | None:
         """Return how often the result of a search passed again in fresh servers, by the verdicts of its trials.
@@ -400,11 +390,6 @@ def _interleaved(run: Run) -> frozenset[str]:
         elif isinstance(record, End):
             under_way.discard(record.cell)
     return frozenset(found)
-
-
-def is_success_only(verdict: Verdict) -> bool:
-    """Whether a verdict is about the success-only burst and not about held sessions."""
-    return any(criterion.name == SUCCESS_ONLY for criterion in verdict.criteria)
 
 
 def canonical_json(fields: Mapping[str, object]) -> str:

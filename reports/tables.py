@@ -14,11 +14,12 @@ import io
 import math
 from typing import TYPE_CHECKING
 
+from bench.ceiling import is_success_only
 from bench.records import Cost, Live, Ratio, Rollouts
 from bench.samples import PHASES
 from bench.stats import TooSmall, quantile_name
 from reports.ceilings import held_verdicts
-from reports.measurements import QUANTILES, canonical_json, is_success_only
+from reports.measurements import QUANTILES, canonical_json
 from reports.server import memory_per_session
 
 if TYPE_CHECKING:

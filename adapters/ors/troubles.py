@@ -243,6 +243,6 @@ def a_session_at_rest_is_freed_after_a_fixed_time() -> Shown:
     seconds = found[1] if found else "no"
     return Shown(
         "the source of `Server`, and its parameters",
-        f"{seconds} seconds; parameters that change it: {', '.join(settings) or 'none'}",
+        f"a session that rests is freed after {seconds} seconds; parameters that change it: {', '.join(settings) or 'none'}",
         found is not None and not settings,
     )

@@ -91,7 +91,10 @@ async def gather(subject: Subject) -> list[Fact]:
     for name, said in subject.stone.troubles.items():
         if said.situation is not None:
             probe, _ = await show(subject, name)
-            theirs[said.situation] = _fact(subject, said.situation, ALONE, probe)
+            # Its answer is to an input of its own, without which it says little.
+            theirs[said.situation] = subject.fact(
+                TABLE, f"{said.situation}: {ALONE}", f"given {probe.sent}: {probe.seen}", "probed", [probe]
+            )
     mine = await _try_all(subject, await _side(COMPILED, subject.worker), task)
     return [side[situation] for situation in SITUATIONS for side in (theirs, mine) if situation in side]
 
@@ -118,6 +121,7 @@ def _probe(situation: str, side: Side, outcome: Outcome) -> Probe:
         seen=outcome.seen,
         file=place.file,
         line=place.first,
+        function=place.name,
     )
 
 
@@ -143,10 +147,12 @@ def _short(text: str, limit: int = 120) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{first[:limit]}{' ...' if len(first) > limit else ''}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def _told(answer: StepResult | str) -> str:
+def _told(side: Side, answer: StepResult | str) -> str:
     if isinstance(answer, str):
         return answer
-    code = f", error {answer.observation.error}" if answer.observation.error is not None else ""
+    # By itself a framework has no such codes: whoever drives the hand-written environment reads one out of the answer.
+    has_code = side.name == COMPILED and answer.observation.error is not None
+    code = f", error {answer.observation.error}" if has_code else ""
     end = ", which ends the episode" if answer.cause is not None else ""
     return f"answered by {_short(answer.observation.text)}{code}, reward {answer.reward:g}{end}"
 
@@ -159,7 +165,7 @@ async def _then(session: WorkerSession) -> str:
 async def _wrong(side: Side, task: Task, action: Action) -> str:
     async with connect_session(side.worker, "wordle", url=side.url) as session:
         await session.open(task.id, 1)
-        return f"{_told(await _answer(session, action))}; {await _then(session)}"
+        return f"{_told(side, await _answer(session, action))}; {await _then(session)}"
 
 
 async def unknown_tool(side: Side, task: Task) -> Outcome:
@@ -189,7 +195,7 @@ async def exception_in_a_tool(side: Side, task: Task) -> Outcome:
         answer = await _answer(session, ToolCall("disturb", {"how": "gently"}))
         after = await _answer(session, ToolCall("look", {}))
     then = "goes on" if isinstance(after, StepResult) else "is lost"
-    return Outcome("a tool that raises ValueError", f"{_told(answer)}; the episode {then}")
+    return Outcome("a tool that raises ValueError", f"{_told(side, answer)}; the episode {then}")
 
 
 async def call_after_the_end(side: Side, task: Task) -> Outcome:
@@ -197,7 +203,8 @@ async def call_after_the_end(side: Side, task: Task) -> Outcome:
     async with connect_session(side.worker, "wordle", url=side.url) as session:
         await session.open(task.id, 1)
         await session.step(ToolCall("guess", {"word": task.secret["answer"]}))
-        return Outcome("the guess that ends the episode, and another", _told(await _answer(session, _RIGHT)))
+        after = _told(side, await _answer(session, _RIGHT))
+        return Outcome("the guess that ends the episode, and another", after)
 
 
 async def disconnect(side: Side, task: Task) -> Outcome:
@@ -220,7 +227,7 @@ async def disconnect(side: Side, task: Task) -> Outcome:
             # The session may be lost, and then says so once more.
             await asyncio.gather(session.__aexit__(None, None, None), return_exceptions=True)
     kept = f"freed within {_PATIENCE_S:g} s" if is_freed else f"still held after {_PATIENCE_S:g} s"
-    return Outcome(sent, f"the episode is {kept}; a call over a new connection: {_told(after)}")
+    return Outcome(sent, f"the episode is {kept}; a call over a new connection: {_told(side, after)}")
 
 
 async def _open_sessions(worker: Worker) -> int:
@@ -263,7 +270,10 @@ async def idle_session(side: Side, task: Task) -> Outcome:
             await other.open(task.id, 1)
         after = await _answer(session, _RIGHT)
     if isinstance(after, StepResult):
-        return Outcome(sent, "it is kept: there is no time to set")
+        return Outcome(
+            sent,
+            f"it is still held after {_REST_S:g} s, and longer was not waited",
+        )
     return Outcome(sent, f"it is freed, and {after}")
 
 

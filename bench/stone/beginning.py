@@ -134,7 +134,7 @@ def _baseline(stack: Stack) -> Path:
 
 def _probe(sent: str, seen: str) -> Probe:
     place = code_of(_FILE, "_make")
-    return Probe(name="begin", sent=sent, seen=seen, file=place.file, line=place.first)
+    return Probe(name="begin", sent=sent, seen=seen, file=place.file, line=place.first, function=place.name)
 
 
 def _make(stack: Stack, beginning: Beginning) -> Made:

@@ -81,7 +81,14 @@ def questions(checks: Sequence[claims.Check]) -> dict[str, list[str]]:
 
 def _probe(function: Callable[..., Any], sent: str, seen: str) -> Probe:
     place = code_of(_FILE, function.__name__)
-    return Probe(name=function.__name__.strip("_"), sent=sent, seen=seen, file=place.file, line=place.first)
+    return Probe(
+        name=function.__name__.strip("_"),
+        sent=sent,
+        seen=seen,
+        file=place.file,
+        line=place.first,
+        function=place.name,
+    )
 
 
 def _named(release: Release) -> str:

@@ -156,7 +156,9 @@ def licence_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 def _probe(function: str, sent: str, seen: str) -> Probe:
     place = code_of(_FILE, function)
-    return Probe(name=function.strip("_"), sent=sent, seen=seen, file=place.file, line=place.first)
+    return Probe(
+        name=function.strip("_"), sent=sent, seen=seen, file=place.file, line=place.first, function=place.name
+    )
 
 
 def find_releases(stack: Stack) -> Releases:

@@ -16,8 +16,9 @@ from bench.facts import Fact, Kind, Probe
 from bench.stacks import ROOT, Stack, StackError, find_python
 from bench.stone.handwritten import BASELINES, FILE, used_names
 from bench.stone.installing import run, uv_path
-from bench.stone.places import code_of
+from bench.stone.places import code_of, line_of
 from bench.stone.subject import fact_of
+from bench.stone.transport import installed
 
 TABLE = "local"
 IMPORTS = 5
@@ -57,7 +58,8 @@ def gather_local(stack: Stack) -> list[Fact]:
     release = f"{stack.release.package}=={stack.release.version}"
     heavy = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in found.heavy)
     low, high = min(imports), max(imports)
-    sent = f"uv pip install {release}, on Python {stack.release.python}, into an empty environment"
+    pins = stack.constraints.relative_to(ROOT).as_posix()
+    sent = f"uv pip install --constraint {pins} {release}, on Python {stack.release.python}, into an empty environment"
     rows = [
         (
             "install",
@@ -78,15 +80,31 @@ def gather_local(stack: Stack) -> list[Fact]:
             ", ".join(f"{one:.3f} s" for one in imports),
         ),
     ]
+    counted = _probe("install", sent, f"{found.distributions} distributions")
     return [
-        fact_of(stack, TABLE, row, value, _KINDS.get(row, "measured"), [_probe(name, told, seen)])
-        for row, value, name, told, seen in rows
+        *(
+            fact_of(stack, TABLE, row, value, _KINDS.get(row, "measured"), [_probe(name, told, seen)])
+            for row, value, name, told, seen in rows
+        ),
+        _releases(stack),
+        installed(stack, found.distributions, counted),
     ]
 
 
 def _probe(name: str, sent: str, seen: str) -> Probe:
     place = code_of(_FILE, {"install": "_install", "import": "_import_seconds"}[name])
-    return Probe(name=name, sent=sent, seen=seen, file=place.file, line=place.first)
+    return Probe(name=name, sent=sent, seen=seen, file=place.file, line=place.first, function=place.name)
+
+
+def _releases(stack: Stack) -> Fact:
+    """Say which other releases this project supports: what a table shows is true of one."""
+    others = [one for one in stack.facts.releases if one != stack.release]
+    told = ", ".join(f"{one.label} on Python {one.python}" for one in others) or "none"
+    places = [
+        line_of(stack.features_file.parent / "adapter.toml", f'version = "{one.version}"')
+        for one in others or [stack.release]
+    ]
+    return fact_of(stack, TABLE, "other releases that are played here", told, "declared", places)
 
 
 def _install(stack: Stack) -> Installed:

@@ -86,13 +86,14 @@ def _heard(played: Sequence[StepResult]) -> str:
     for number, result in enumerate(played, start=1):
         if result.cause is not None:
             last = f"with the answer to call {number} of {len(played)}"
-            return f"{last}, as {result.cause.ending.value}: {result.cause.value}"
+            # The words are the compiled environment's, whatever the framework has for them.
+            return f"{last}, as what the compiled environment calls {result.cause.ending.value}: {result.cause.value}"
     return f"not within {len(played)} calls"
 
 
 def _probe(sent: str, seen: str, definition: str) -> Probe:
     place = code_of(ROOT / "bench" / "stone" / "loop.py", definition)
-    return Probe(name="loop", sent=sent, seen=seen, file=place.file, line=place.first)
+    return Probe(name="loop", sent=sent, seen=seen, file=place.file, line=place.first, function=place.name)
 
 
 async def _owner(

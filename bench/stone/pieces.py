@@ -7,7 +7,7 @@ import json
 from bench.facts import Code, Evidence, Fact, Probe
 from bench.scenarios import GENERAL
 from bench.stacks import ROOT, Stack
-from bench.stone.places import NoSuchPlace, code_of, line_of
+from bench.stone.places import NoSuchPlace, code_of, line_of, probe_of
 from bench.stone.subject import Subject
 from canonical.adapter import Feature
 from canonical.stone import PieceName
@@ -75,9 +75,9 @@ def proof_of_stack(stack: Stack, feature: Feature) -> Probe:
     """Return what conformance has proven and kept of a feature of the release of a stack, which need not be ready."""
     kept = json.loads(stack.features_file.read_text(encoding="utf-8"))
     proven = kept[stack.release.label][feature]
-    probe = line_of(ROOT / "bench" / "features.py", f"Feature.{feature.name}:")
+    probe = probe_of(feature)
     seen = f"{proven['level']}: {proven['note']}" if proven["note"] else proven["level"]
     return Probe(
         name=f"feature {feature}", sent="the touchstone, through conformance", seen=seen, file=probe.file,
-        line=probe.first,
+        line=probe.first, function=probe.name,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from bench.facts import Code
 from bench.stacks import ROOT
+from canonical.adapter import Feature
 
 Definition: TypeAlias = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -85,6 +86,20 @@ def _assigned(node: ast.stmt) -> list[str]:
         else []
     )
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def probe_of(feature: Feature) -> Code:
+    """Return the method that proves a feature in conformance.
+
+    Raises:
+        NoSuchPlace: There is none.
+    """
+    file = ROOT / "bench" / "features.py"
+    try:
+        return code_of(file, f"_Probes._{feature}")
+    except NoSuchPlace:
+        # What an episode shows is seen by one method for all such features.
+        return code_of(file, "_Probes._shown")
 
 
 def find_place(folder: Path, place: str) -> Code:

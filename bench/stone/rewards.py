@@ -49,11 +49,11 @@ async def _play(subject: Subject, row: str, source: str, task: str, calls: Seque
         after = await session.step(calls[0])
         returned = await session.reported_return()
     paid = [result.reward for result in results]
-    place = code_of(ROOT / "bench" / "stone" / "rewards.py", "gather")
+    place = code_of(ROOT / "bench" / "stone" / "rewards.py", "_play")
     told = f"rewards {json.dumps(paid)}, after the end {after.reward:g}, return {returned:g}"
     probe = Probe(
         name="rewards", sent=f"{len(calls)} calls that end an episode, and one after the end", seen=told,
-        file=place.file, line=place.first,
+        file=place.file, line=place.first, function=place.name,
     )  # fmt: skip
     found: list[tuple[str, str]] = [
         ("on the trace", ", ".join(f"{one:g}" for one in paid)),

@@ -7,16 +7,17 @@ condition by condition, and with those that differ the reason is given why the t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
+from bench.ceiling import not_asked
 from bench.facts import Evidence, Fact, Record, Source
-from bench.records import Ceiling, Conformance, Run
+from bench.records import METHOD, Ceiling, Conformance, Run, Verdict
 from bench.stacks import Stack
 from bench.stone.pieces import proof_of_stack
 from bench.stone.places import line_of
-from bench.stone.runs import Measurement, measurements, published_runs
+from bench.stone.runs import Measurement, line_in, measurements, published_runs
 from bench.stone.subject import fact_of
 from canonical.adapter import Feature
 from canonical.landscape import LANDSCAPE_FILE, Published, read_landscape
@@ -27,10 +28,17 @@ ROWS = {
     "ceiling": "ceiling slo",
     "ceiling per core": "ceiling slo per core",
     "success alone": "ceiling success_only",
+    "live episodes": "live episodes",
     "throughput": "throughput",
     "memory per session": "memory per session",
 }
 """Row -> the figure of a run."""
+
+SEARCHED = ("ceiling", "ceiling per core", "success alone")
+"""Rows of what is searched for on a server."""
+
+NO_SERVER = "none: it is stepped in one process, with no server to search; live episodes are measured instead"
+NO_PROCESS = "not measured: a server holds the sessions"
 
 
 def gather_scaling(stack: Stack) -> list[Fact]:
@@ -56,14 +64,25 @@ def gather_scaling(stack: Stack) -> list[Fact]:
         if found:
             facts.append(
                 fact_of(
-                    stack, TABLE, row, "\n".join(f"{_told(one)}, {_where(run)}" for run, one in found), "measured",
-                    [Record(run=run.folder.name, record=one.record) for run, one in found],
+                    stack, TABLE, row, "\n".join(_told(run, row, one) for run, one in found), "measured",
+                    [one.shown_in(run) for run, one in found],
                     [{"run": run.folder.name, "value": one.value, "unit": one.unit} for run, one in found],
                 )
             )  # fmt: skip
+        elif runs and (why := _why_not(stack, row)):
+            facts.append(
+                fact_of(stack, TABLE, row, why, "declared", [line_of(folder / "adapter.toml", "kind =")])
+            )
     for number, published in enumerate(read_landscape(folder).published, start=1):
         facts.append(_published(stack, f"published by others ({number})", published, runs))
     return facts
+
+
+def _why_not(stack: Stack, row: str) -> str:
+    """Say why no run of a framework can have a figure; nothing where one could, and has not."""
+    if stack.facts.kind == "server":
+        return NO_PROCESS if row == "live episodes" else ""
+    return NO_SERVER if row in SEARCHED else ""
 
 
 def _isolation(stack: Stack, runs: list[Run]) -> str:
@@ -77,18 +96,49 @@ def _isolation(stack: Stack, runs: list[Run]) -> str:
 
 
 def _conformances(runs: list[Run]) -> list[Evidence]:
-    return [Record(run=run.folder.name, record="conformance") for run in runs if run.of(Conformance)]
+    return [
+        Record(run=run.folder.name, record="conformance", line=line_in(run, one))
+        for run in runs
+        for one in run.of(Conformance)
+    ]
 
 
-def _told(one: Measurement) -> str:
+def _told(run: Run, row: str, one: Measurement) -> str:
+    """Say a figure with what belongs to it: how it was found, where, and by which method where that is not today's."""
     if one.unit == "bytes":
-        return f"{one.value / 1024:,.1f} KiB"
-    upper = f" ({one.upper:,.0f} failed)" if one.upper is not None else ""
-    return " ".join(filter(None, [one.bound, f"{one.value:,.0f} {one.unit}{upper}"]))
+        kib = one.value / 1024
+        figure = f"{kib:,.{1 if kib >= 10 else 2}f} KiB"
+    else:
+        upper = f" ({one.upper:,.0f} failed)" if one.upper is not None else ""
+        figure = " ".join(filter(None, [one.bound, f"{one.value:,.0f} {one.unit}{upper}"]))
+    where = f"{run.header.environment.name}, {run.header.machine.cores} cores"
+    return "; ".join(filter(None, [figure, one.note, where, caveat_of(run, is_judged=row in SEARCHED)]))
 
 
-def _where(run: Run) -> str:
-    return f"{run.header.environment.name}, {run.header.machine.cores} cores"
+def caveat_of(run: Run, *, is_judged: bool) -> str:
+    """Say by which older method a run was measured; nothing for today's method.
+
+    Args:
+        run: The run.
+        is_judged: Whether the figure is one of trials that were judged, so that it matters by which criteria.
+    """
+    method = run.header.method
+    if method >= METHOD:
+        return ""
+    told = f"method {method}, newer runs have {METHOD}"
+    if not is_judged:
+        return told
+    fewer = listed([f"`{name}`" for name in not_asked(method, run.of(Verdict))])
+    if fewer:
+        return (
+            f"{told}: its trials were not judged by {fewer}, so compare it with no ceiling whose trials were"
+        )
+    return f"{told}: its trials were judged by the same criteria"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def conditions_of(run: Run) -> dict[str, str]:
@@ -133,7 +183,7 @@ def _published(stack: Stack, row: str, published: Published, runs: list[Run]) ->
         run = runs[-1]
         differing = differing_conditions(published.conditions, run)
         data["compares"] = not differing
-        evidence.append(Record(run=run.folder.name, record="ceiling slo"))
+        evidence += [one.shown_in(run) for one in [measurements(run).get("ceiling slo")] if one is not None]
         reasons = "; ".join(f"{name}: {both}" for name, both in differing.items())
         value = (
             f"{told}: does not compare. {reasons}" if differing else f"{told}: the conditions are the same"

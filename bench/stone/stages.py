@@ -59,4 +59,5 @@ def _searched(stack: Stack, stage: Stage) -> Probe:
         seen="none",
         file=place.file,
         line=place.first,
+        function=place.name,
     )

@@ -53,7 +53,7 @@ async def gather(subject: Subject) -> list[Fact]:
                 value = f"{len(listed)} tasks, {'as defined' if listed == mine else 'other than defined'}"
             probe = Probe(
                 name="tasks", sent=f"the tasks of split {split} of {SOURCE}", seen=value, file=place.file,
-                line=place.first,
+                line=place.first, function=place.name,
             )  # fmt: skip
             facts.append(subject.fact(TABLE, f"listing {split}", value, "probed", [probe]))
     return facts

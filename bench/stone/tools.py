@@ -49,7 +49,7 @@ async def gather(subject: Subject) -> list[Fact]:
         place = code_of(SIGNATURES, f"Signatures.{tool.name}")
         probe = Probe(
             name="signatures", sent=_short(sent), seen="the same" if not lost else _short(arrived),
-            file=place.file, line=place.first,
+            file=place.file, line=place.first, function=place.name,
         )  # fmt: skip
         value = "kept" if not lost else f"lost: {', '.join(lost)}"
         facts.append(subject.fact(TABLE, KINDS[tool.name], value, "probed", [probe], list(lost)))
@@ -57,8 +57,9 @@ async def gather(subject: Subject) -> list[Fact]:
     value = "kept" if list(seen) == order else f"as {', '.join(seen)}"
     place = code_of(SIGNATURES, "Signatures")
     probe = Probe(
-        name="signatures", sent=", ".join(order), seen=", ".join(seen), file=place.file, line=place.first
-    )
+        name="signatures", sent=", ".join(order), seen=", ".join(seen), file=place.file, line=place.first,
+        function=place.name,
+    )  # fmt: skip
     return [*facts, subject.fact(TABLE, "order of the tools", value, "probed", [probe])]
 
 

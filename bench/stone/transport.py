@@ -8,29 +8,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from pydantic import JsonValue
+
+from bench import protocol
 from bench.client import Worker
-from bench.facts import Code, Fact, Probe
+from bench.facts import Fact, Probe
 from bench.protocol import Observe, Observed
+from bench.recording import expect
 from bench.relay import start_relay
 from bench.session import connect_session
-from bench.stacks import ROOT
+from bench.stacks import ROOT, Stack
 from bench.stone.places import code_of
 from bench.stone.play import standing
-from bench.stone.subject import Subject
+from bench.stone.subject import Subject, fact_of
 from bench.stone.wire import Head, count_messages, read_heads
 from canonical.catalogue import load_environment
 from canonical.tool import ToolCall
 
 TABLE = "transport"
+WHERE = "where it runs"
+"""The row that says whether an environment is in the trainer's process, and whether it can be elsewhere."""
+
 SOURCE = "wordle"
 CREDENTIALS = ("authorization", "x-api-key", "x-secrets", "cookie")
 """Fields of a request that may say who asks."""
 
 _TIMEOUT_S = 30.0
+_ROLLOUT_S = 120.0
 _WRONG = {"Authorization": "Bearer wrong", "X-API-Key": "wrong"}
 
 
@@ -67,10 +75,10 @@ async def gather(subject: Subject) -> list[Fact]:
     """
     async with standing(subject, SOURCE) as url:
         if url is None:
-            return [*await _in_process(subject), _installed(subject)]
+            return await _in_process(subject)
         recorded = await record(subject.worker, url)
         admitted = await _admission(recorded, url)
-    return [*_on_the_wire(subject, recorded), _installed(subject), *_admitted(subject, recorded, admitted)]
+    return [*_on_the_wire(subject, recorded), *_admitted(subject, recorded, admitted)]
 
 
 def script() -> tuple[str, tuple[ToolCall, ...]]:
@@ -143,7 +151,9 @@ def read_recorded(conversations: Sequence[tuple[bytes, bytes]]) -> Recorded:
 
 def _probe(sent: str, seen: str, definition: str) -> Probe:
     place = code_of(ROOT / "bench" / "stone" / "transport.py", definition)
-    return Probe(name="transport", sent=sent, seen=seen, file=place.file, line=place.first)
+    return Probe(
+        name="transport", sent=sent, seen=seen, file=place.file, line=place.first, function=place.name
+    )
 
 
 def _on_the_wire(subject: Subject, recorded: Recorded) -> list[Fact]:
@@ -170,7 +180,15 @@ def _on_the_wire(subject: Subject, recorded: Recorded) -> list[Fact]:
         ("messages of an episode", f"{recorded.asked} to the server, {recorded.answered} back"),
         ("bytes of an episode", size),
     ]
-    return [subject.fact(TABLE, row, value, "probed", [probe]) for row, value in rows]
+    where = subject.fact(
+        TABLE,
+        WHERE,
+        f"in a server process: it is stepped by {kind}",
+        "probed",
+        [probe],
+        {"places": ["server"]},
+    )
+    return [where, *(subject.fact(TABLE, row, value, "probed", [probe]) for row, value in rows)]
 
 
 def _shown(head: Head) -> str:
@@ -194,16 +212,79 @@ async def _in_process(subject: Subject) -> list[Fact]:
     none = (
         "none: no descriptor is opened" if opened <= 0 else f"none seen, and {opened} descriptors are opened"
     )
+    own = await _own_rollouts(subject)
+    beside = ", and what its own rollouts start is not of this episode" if own else ""
     rows = [
         ("spoken in an episode", "nothing: methods of an object are called"),
         ("calls of the episode", str(calls)),
         ("connections of the client", none),
         ("messages of an episode", "none"),
         ("bytes of an episode", "none"),
-        ("authentication", "nobody to admit: there is no server"),
+        ("authentication", f"nobody to admit: no server stands between the caller and the object{beside}"),
         ("what a client says of itself", "nothing"),
     ]
-    return [subject.fact(TABLE, row, value, "probed", [probe]) for row, value in rows]
+    return [
+        where_stepped(subject, probe, own),
+        *(subject.fact(TABLE, row, value, "probed", [probe]) for row, value in rows),
+    ]
+
+
+def where_stepped(subject: Subject, stepped: Probe, own: Mapping[str, tuple[bool, Probe]]) -> Fact:
+    """Return where an environment runs that is stepped in process: in its own rollouts it may be elsewhere.
+
+    Args:
+        subject: The framework.
+        stepped: What showed that it is stepped in process.
+        own: The framework's own ways to take whole rollouts -> whether one starts other processes, and what showed it.
+    """
+    told = ["in the trainer's process, where it is stepped"]
+    if own:
+        ways = ", ".join(
+            f"by `{name}` in {'processes of their own' if is_elsewhere else 'the same process'}"
+            for name, (is_elsewhere, _) in own.items()
+        )
+        told.append(f"in its own rollouts {ways}")
+    places: list[JsonValue] = [
+        "in_process",
+        *(["server"] if any(is_elsewhere for is_elsewhere, _ in own.values()) else []),
+    ]
+    return subject.fact(
+        TABLE,
+        WHERE,
+        "; ".join(told),
+        "probed",
+        [stepped, *(probe for _, probe in own.values())],
+        {"places": places},
+    )
+
+
+async def _own_rollouts(subject: Subject) -> dict[str, tuple[bool, Probe]]:
+    """Play the episode once by each way in which the framework takes whole rollouts, and say which start processes."""
+    worker, (task, calls) = subject.worker, script()
+    ways = await worker.request(protocol.Ways, lambda seq: protocol.ListWays(seq=seq), timeout_s=_TIMEOUT_S)
+    if not ways.rollouts:
+        return {}
+    async with connect_session(worker, SOURCE, url=None) as session:
+        await session.open(task, 1)
+        expected = [expect(await session.step(call)) for call in calls]
+    one = protocol.Script(task=task, seed=1, calls=[call.to_json() for call in calls], expected=expected)
+    found = {}
+    for name in ways.rollouts:
+        rolled = await _roll_out(worker, name, one)
+        # How many there are at a time differs from run to run.
+        beside = "other processes ran beside it" if rolled.processes else "no other process ran"
+        sent = f"a whole rollout of the episode by the path `{name}`, with a scripted model"
+        seen = f"{rolled.succeeded} of 1 succeeded; {beside}"
+        found[name] = (rolled.processes > 0, _probe(sent, seen, "_own_rollouts"))
+    return found
+
+
+async def _roll_out(worker: Worker, path: str, one: protocol.Script) -> protocol.RolledOut:
+    return await worker.request(
+        protocol.RolledOut,
+        lambda seq: protocol.RollOut(seq=seq, environment=SOURCE, path=path, rollouts=1, scripts=[one]),
+        timeout_s=_ROLLOUT_S,
+    )
 
 
 async def _descriptors(worker: Worker) -> int:
@@ -211,27 +292,21 @@ async def _descriptors(worker: Worker) -> int:
     return observed.fds
 
 
-def _installed(subject: Subject) -> Fact:
-    pins = subject.stack.constraints
-    names = [
-        line
-        for line in pins.read_text(encoding="utf-8").splitlines()
-        if line and not line.startswith(("#", " "))
-    ]
-    package = subject.stack.release.package
-    others = len(names) - 1
+def installed(stack: Stack, count: int, shown: Probe) -> Fact:
+    """Return what stands beside a trainer, as a fresh installation of the release has it; what an adapter needs is not in it.
+
+    Args:
+        stack: The framework.
+        count: How many distributions there are, the framework's own included.
+        shown: What has counted them.
+    """
+    package, others = stack.release.package, count - 1
     value = (
         f"client and server are one distribution: {package} and {others} others on both sides"
-        if subject.stack.facts.kind == "server"
+        if stack.facts.kind == "server"
         else f"the environment runs beside the trainer: {package} and {others} others"
     )
-    place = Code(
-        file=pins.relative_to(ROOT).as_posix(),
-        first=1,
-        last=len(names),
-        name=f"{len(names)} pinned distributions",
-    )
-    return subject.fact(TABLE, "installed beside the trainer", value, "introspected", [place], others + 1)
+    return fact_of(stack, TABLE, "installed beside the trainer", value, "introspected", [shown], count)
 
 
 async def _admission(recorded: Recorded, url: str) -> list[tuple[str, int, int]]:

@@ -36,8 +36,9 @@ async def show(subject: Subject, name: str) -> tuple[Probe, bool]:
     )
     place = code_of(subject.folder / "troubles.py", name)
     probe = Probe(
-        name=name.replace("_", " "), sent=shown.sent, seen=shown.seen, file=place.file, line=place.first
-    )
+        name=name.replace("_", " "), sent=shown.sent, seen=shown.seen, file=place.file, line=place.first,
+        function=place.name,
+    )  # fmt: skip
     return probe, shown.is_there
 
 

@@ -16,7 +16,8 @@ def render(facts: Facts) -> Table:
         "one that is solved and one whose turns are used up; and who may own the loop that asks the model and carries out "
         "what it writes. A trainer owns it where it steps; an environment, where it runs agents itself; a harness, where it "
         "stands between a model and an environment and belongs to neither. What is tried is tried with a compiled environment: "
-        "where a way to end is emulated, the framework itself has no word for it.",
+        "where a way to end is emulated, the framework itself has no word for it. Terminated, truncated and the causes behind a colon are "
+        "words of the compiled environment in every column.",
         (
             "signal of the end",
             "heard of the end",

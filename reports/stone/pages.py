@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jinja2
 from markupsafe import Markup
@@ -18,7 +18,7 @@ from bench.facts import Code, Evidence, Fact, Facts, Record, Subject
 from reports.stone.inputs import Inputs
 from reports.stone.source import panes
 from reports.stone.table import Cell, Table
-from reports.stone.writers import Line, line_of, page_of, provenance, repositories_of
+from reports.stone.writers import Line, headed, line_of, page_of, provenance, repositories_of
 
 MEASURED = "measured.html"
 """The page whose figures another release of the drawing library may draw with other bytes."""
@@ -94,6 +94,7 @@ class Pages:
                 tables=self.tables,
                 subjects=self.facts.subjects,
                 provenance=provenance(self.facts),
+                headed=partial(headed, self.facts),
                 kinds=KINDS,
                 page_of=page_of,
                 ports=PORTS if self.inputs.ports is not None else "",
@@ -158,7 +159,7 @@ def heads(facts: Facts, table: Table) -> list[tuple[str, str, str]]:
     """Return the title, the release and the folder name of every column; no name where a column is no framework."""
     names = {subject.title: subject.framework for subject in facts.subjects}
     return [
-        (title, release, names.get(title, ""))
+        (title, headed(facts, release), names.get(title, ""))
         for title, release in zip(table.columns, table.releases, strict=True)
     ]
 

@@ -11,6 +11,7 @@ ROWS = (
     "ceiling",
     "ceiling per core",
     "success alone",
+    "live episodes",
     "throughput",
     "memory per session",
 )
@@ -24,7 +25,10 @@ def render(facts: Facts) -> Table:
         "Scaling: many sessions at once",
         "How a framework runs many sessions, and how many were held open at once before a limit was broken, in runs that are published "
         "with their records. A ceiling is a number of one machine, which carried the load generator too: compare it with "
-        "figures of other machines only where a cell says that the conditions are the same. Where no run is published, there "
-        "is no evidence. Figures of others stand below, with their date, and with the reason why they do or do not compare.",
+        "figures of other machines only where a cell says that the conditions are the same. Per core divides it by all cores of the "
+        "machine, though the generator has its share of them and one event loop uses no more than one. What is stepped in process has no "
+        "server to search: episodes were held alive and stepped in one process, whose figures are of another kind and do not compare with "
+        "those of a server. Figures of a run of an older method say so. No evidence means that no published run has the figure, or that "
+        "no figure of others is known. Figures of others stand below, with their date, and with the reason why they do or do not compare.",
         ROWS,
     )

@@ -16,9 +16,12 @@ def render(facts: Facts) -> Table:
         "them that keeps every byte. It holds everything that the client says from connecting to leaving, such as asking for the tools. "
         "Messages are requests and answers of HTTP, and what a WebSocket carries, without keepalives. Bytes are rounded to two "
         "digits, and compression is not spoken. Who is let in was tried with each of the client's own requests, with its "
-        "credentials taken away, and with wrong ones. Installed counts what is pinned for the stack. What runs in process is stepped there: that Verifiers' own "
-        "rollouts ask their model through a server on this machine is not of this episode.",
+        "credentials taken away, and with wrong ones. Installed counts the distributions of a fresh installation of the release alone. "
+        "What can be stepped in process is stepped there, and what is on the wire is of that; where a framework takes whole "
+        "rollouts by itself, the first row says what these start, and the servers through which they reach model and tools are not "
+        "of this episode.",
         (
+            "where it runs",
             "spoken in an episode",
             "calls of the episode",
             "connections of the client",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
-from bench.facts import Fact, Facts, Subject, Symbol
+from bench.facts import Fact, Facts, Probe, Subject, Symbol
 from reports.stone.table import Cell, Row, Table
 
 LARGE_CATALOGUE = 20
@@ -42,13 +42,13 @@ class Choice:
     Attributes:
         key: What it is called in the path.
         text: What a reader chooses.
-        holds: What a framework must be, by the key of a reading; empty where everything will do.
+        holds: What a framework may be, by the keys of a reading; none where everything will do.
         missing: What is said of a framework that is not so.
     """
 
     key: str
     text: str
-    holds: str = ""
+    holds: tuple[str, ...] = ()
     missing: str = ""
 
 
@@ -152,8 +152,11 @@ class Tree:
 
 
 def _place(fact: Fact) -> str | None:
-    level = fact.data.get("level") if isinstance(fact.data, dict) else None
-    return {"native": "server", "own": "in_process"}.get(str(level))
+    places = fact.data.get("places") if isinstance(fact.data, dict) else None
+    if not isinstance(places, list):
+        return None
+    known = [name for name in ("server", "in_process") if name in places]
+    return "both" if len(known) == 2 else next(iter(known), None)
 
 
 def _trainer(fact: Fact) -> str | None:
@@ -162,10 +165,11 @@ def _trainer(fact: Fact) -> str | None:
 
 
 def _large(fact: Fact) -> str | None:
-    found = fact.data.get("count") if isinstance(fact.data, dict) else fact.data
-    if not isinstance(found, int) or isinstance(found, bool):
+    """Read what was counted in the package; what else the fact tells of is offered elsewhere, and how much may not be known."""
+    counted = [one.seen for one in fact.evidence if isinstance(one, Probe) and one.name == "catalogue"]
+    if not counted or not counted[0].isdecimal():
         return None
-    return "yes" if found >= LARGE_CATALOGUE else "no"
+    return "yes" if int(counted[0]) >= LARGE_CATALOGUE else "no"
 
 
 def _five_values(fact: Fact) -> str | None:
@@ -208,25 +212,34 @@ QUESTIONS: tuple[Question, ...] = (
         "place",
         "Where shall the environment run?",
         "Behind a transport it has its own dependencies and its own machine; in the trainer's process a step is a function call.",
-        (Reading("pieces", "transport", _place),),
+        (Reading("transport", "where it runs", _place),),
         (
             Choice(
                 "server",
                 "In a process of its own, behind a transport of the framework",
-                "server",
+                ("server", "both"),
                 "runs in the trainer's process",
             ),
-            Choice("in_process", "In the trainer's process", "in_process", "runs behind a transport"),
+            Choice(
+                "in_process",
+                "In the trainer's process",
+                ("in_process", "both"),
+                "runs behind a transport",
+            ),
             ANY,
         ),
-        {"server": "behind a transport", "in_process": "in the trainer's process"},
+        {
+            "server": "behind a transport",
+            "in_process": "in the trainer's process",
+            "both": "either",
+        },
     ),
     Question(
         "trainer",
         "Shall a trainer come in the same package?",
         "Otherwise you bring a trainer, and the loop between it and the environment.",
         (Reading("stages", "trainer", _trainer),),
-        (Choice("yes", "Yes", "yes", "has no trainer in the package"), ANY),
+        (Choice("yes", "Yes", ("yes",), "has no trainer in the package"), ANY),
         {"yes": "with a trainer", "no": "no trainer in the package"},
     ),
     Question(
@@ -234,7 +247,7 @@ QUESTIONS: tuple[Question, ...] = (
         f"Do you need a large catalogue in the package, of {LARGE_CATALOGUE} ready-made environments or more?",
         "Ready-made environments save work only where they are what you want to train on.",
         (Reading("ecosystem", "catalogue", _large),),
-        (Choice("yes", "Yes", "yes", f"has fewer than {LARGE_CATALOGUE}"), ANY),
+        (Choice("yes", "Yes", ("yes",), f"has fewer than {LARGE_CATALOGUE} in the package"), ANY),
         {"yes": f"{LARGE_CATALOGUE} or more", "no": f"fewer than {LARGE_CATALOGUE}"},
     ),
     Question(
@@ -242,7 +255,7 @@ QUESTIONS: tuple[Question, ...] = (
         "Must `step` return Gymnasium's five values?",
         "Observation, reward, terminated, truncated and info, as loops written for Gymnasium expect them.",
         (Reading("words", "step result", _five_values),),
-        (Choice("yes", "Yes", "yes", "does not return the five values"), ANY),
+        (Choice("yes", "Yes", ("yes",), "does not return the five values"), ANY),
         {"yes": "yes", "no": "no"},
     ),
 )
@@ -283,7 +296,7 @@ def _verdict(path: tuple[Choice, ...], subject: Subject, known: dict[tuple[str, 
         found = known[question.key, subject.framework]
         if found.key is None:
             unknown.append(question.text)
-        elif found.key != choice.holds:
+        elif found.key not in choice.holds:
             against.append(choice.missing)
     return Verdict(subject, tuple(against), tuple(unknown))
 

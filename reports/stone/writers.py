@@ -19,6 +19,8 @@ from reports.stone.table import Cell, Table
 
 NO_REPOSITORIES: Mapping[str, str] = MappingProxyType({})
 """No distribution whose source is known to be public."""
+RECORDS_FILE = "records.jsonl"
+"""As in `bench.records`, which takes long to import."""
 
 _SPECIAL = re.compile(r"([\\*<>\[\]|~])")
 
@@ -103,13 +105,16 @@ def line_of(
                 number, "code", evidence.name or evidence.file, evidence.text, place, _link(evidence, root)
             )
         case Probe():
-            place = f"{evidence.file}:{evidence.line}"
+            function = f" ({evidence.function})" if evidence.function else ""
+            place = f"{evidence.file}:{evidence.line}{function}"
             link = f"{root}{evidence.file}#L{evidence.line}" if root else ""
             detail = f"sent: {evidence.sent}; seen: {evidence.seen}"
             return Line(number, "probe", evidence.name, detail, place, link)
         case Record():
             link = f"{root}reports/published/{evidence.run}" if root else ""
-            return Line(number, "record", evidence.record, "", evidence.run, link)
+            # A line of a file cannot be linked to where the file is shown raw, so that it is named.
+            line = f"/{RECORDS_FILE}:{evidence.line}" if evidence.line else ""
+            return Line(number, "record", evidence.record, "", f"{evidence.run}{line}", link)
         case Source():
             words = f', "{evidence.quoted}"' if evidence.quoted else ""
             url = evidence.url or ""
@@ -180,13 +185,38 @@ def provenance(facts: Facts) -> str:
     header = facts.header
     commit = "outside a checkout" if header.commit is None else f"at commit {header.commit[:12]}"
     changed = " with changes that are not committed" if header.dirty else ""
-    return f"Gathered {header.gathered:%Y-%m-%d %H:%M} UTC {commit}{changed}, on {header.machine}."
+    newer = newest_releases(facts)
+    older = "".join(
+        f" {one.title} is shown as of {one.release}; its newest release is {newer[one.release]}."
+        for one in facts.subjects
+        if one.release in newer
+    )
+    return f"Gathered {header.gathered:%Y-%m-%d %H:%M} UTC {commit}{changed}, on {header.machine}.{older}"
+
+
+def newest_releases(facts: Facts) -> dict[str, str]:
+    """Return the label of a release -> the newest version on the package index, where that is another one."""
+    found = {}
+    for fact in facts.of("ecosystem"):
+        version = fact.data.get("version") if isinstance(fact.data, dict) else None
+        if fact.row == "last release" and version and not fact.release.endswith(f"-{version}"):
+            found[fact.release] = str(version)
+    return found
+
+
+def headed(facts: Facts, release: str) -> str:
+    """Return the label of a release as it heads a column: with the newest version, where that is another one."""
+    newest = newest_releases(facts).get(release)
+    return release if newest is None else f"{release}; newest {newest}"
 
 
 def markdown_page(facts: Facts, table: Table, root: str) -> str:
     """Return a table as a Markdown page, with its evidence below."""
     rows = numbered(table, root, repositories_of(facts))
-    heads = [f"{title}<br>{release}" for title, release in zip(table.columns, table.releases, strict=True)]
+    heads = [
+        f"{title}<br>{headed(facts, release)}"
+        for title, release in zip(table.columns, table.releases, strict=True)
+    ]
     lines = [
         f"# {table.title}",
         "",
@@ -280,7 +310,7 @@ def contents(facts: Facts, tables: Sequence[Table]) -> str:
         forms = ", ".join(f"[{form}]({path})" for form, path in forms_of(table))
         lines.append(f"| {table.title} | {len(table.rows)} | {shown} of {len(cells)} | {forms} |")
     lines += ["", "| Framework | Release | Python |", "| --- | --- | --- |"]
-    lines += [f"| {one.title} | {one.release} | {one.python} |" for one in facts.subjects]
+    lines += [f"| {one.title} | {headed(facts, one.release)} | {one.python} |" for one in facts.subjects]
     return "\n".join(lines) + "\n"
 
 

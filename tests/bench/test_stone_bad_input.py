@@ -12,6 +12,7 @@ from bench.facts import FACTS_FILE, read_facts
 from bench.stacks import ROOT
 from bench.stone.bad_input import ALONE, COMPILED, SITUATIONS, TABLE, Side, _short
 from canonical.adapter import AdapterFacts
+from canonical.content import ErrorCode
 from canonical.stone import Trouble
 from canonical.tool import ToolCall
 
@@ -51,6 +52,26 @@ def test_both_sides_of_every_situation_are_published_without_what_changes_from_r
             "the episode goes on" in compiled[f"{situation}: {COMPILED}"]
             for situation in ("unknown tool", "bad arguments", "exception in a tool", "oversized message")
         )
+
+
+def test_what_a_framework_says_by_itself_is_shown_without_codes_of_ours_and_with_what_it_was_given():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    codes = [f", error {code}" for code in ErrorCode]
+    for fact in facts.of(TABLE):
+        (probe,) = fact.evidence
+        if fact.row.endswith(ALONE):
+            assert [code for code in codes if code in fact.value] == []
+            if probe.file.startswith("adapters/"):
+                assert fact.value == f"given {probe.sent}: {probe.seen}"
+        elif fact.row.startswith("unknown tool"):
+            assert f", error {ErrorCode.UNKNOWN_TOOL}" in fact.value
+
+
+def test_a_session_that_was_still_held_is_said_to_have_been_and_nothing_more():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    rested = [fact.value for fact in facts.of(TABLE) if fact.row.startswith("idle session")]
+    assert [value for value in rested if "there is no time to set" in value] == []
+    assert any(value.startswith("it is still held after 1.2 s") for value in rested)
 
 
 @given(text=st.text(max_size=300))

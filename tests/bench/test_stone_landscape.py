@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from dataclasses import replace
 from datetime import date
@@ -10,14 +12,14 @@ import pytest
 from pydantic import ValidationError
 
 from bench.facts import Probe, Record, Source
-from bench.records import Ceiling, End
+from bench.records import METHOD, RECORDS_FILE, Ceiling, End, Live, Verdict
 from bench.stacks import ROOT, find_stack
 from bench.stone import ecosystem, scaling, stages
 from bench.stone.asking import Release
 from bench.stone.beginning import fill
 from bench.stone.ecosystem import Releases, licence_of
 from bench.stone.places import NoSuchPlace
-from bench.stone.runs import measurements, published_runs
+from bench.stone.runs import live_episodes, measurements, published_runs
 from bench.stone.subject import UnresolvedSymbols
 from bench.worker.inspection import inspect_name
 from canonical.landscape import (
@@ -208,7 +210,10 @@ def test_what_was_measured_is_read_from_the_records_and_nothing_else():
     (run, *_) = published_runs(stack.adapter)
     (ceiling,) = [one for one in run.of(Ceiling) if one.criterion == "slo" and one.subject == "compiled"]
     assert f"{ceiling.lower:,} sessions" in facts["ceiling"].value
-    assert facts["ceiling"].evidence[0] == Record(run=run.folder.name, record="ceiling slo")
+    (shown,) = facts["ceiling"].evidence
+    assert isinstance(shown, Record)
+    written = (run.folder / RECORDS_FILE).read_text(encoding="utf-8").splitlines()
+    assert json.loads(written[shown.line - 1]) == json.loads(ceiling.model_dump_json(exclude_none=True))
     assert measurements(run)["ceiling slo per core"].value == ceiling.lower / (run.header.machine.cores or 1)
 
 
@@ -223,6 +228,66 @@ def test_a_rate_that_a_saturated_generator_set_is_no_figure_of_the_framework():
         for record in run.records
     )
     assert "throughput" not in measurements(replace(run, records=saturated))
+
+
+def test_what_is_stepped_in_process_shows_its_live_episodes_and_has_no_ceiling():
+    for stack in published_stacks():
+        facts = {fact.row: fact for fact in scaling.gather_scaling(stack)}
+        assert set(scaling.ROWS) <= set(facts)
+        if stack.facts.kind == "server":
+            assert facts["live episodes"].value == scaling.NO_PROCESS
+            continue
+        (run, *_) = published_runs(stack.adapter)
+        most = live_episodes(run)
+        assert most.sessions == max(one.sessions for one in run.of(Live) if one.executor == most.executor)
+        assert f"{1e9 / most.step_ns:,.0f} steps/s" in facts["throughput"].value
+        assert f"{most.sessions:,} episodes" in facts["live episodes"].value
+        assert facts["memory per session"].data[0]["value"] == most.bytes_per_session
+        assert {facts[row].value for row in scaling.SEARCHED} == {scaling.NO_SERVER}
+
+
+def test_a_rate_says_at_which_size_and_how_long_a_step_waits_and_whether_that_is_beyond_the_ceiling():
+    stack = next(stack for stack in published_stacks() if stack.facts.kind == "server")
+    (run, *_) = published_runs(stack.adapter)
+    told, per_core = measurements(run)["throughput"].note, measurements(run)["ceiling slo per core"].note
+    assert re.search(r"in one trial, at [\d,]+ sessions.*, each step waits \d+ ms in its tool", told)
+    assert "load generator shares" in per_core
+    low = tuple(
+        record.model_copy(update={"lower": 1, "upper": 2}) if isinstance(record, Ceiling) else record
+        for record in run.records
+    )
+    assert "beyond the ceiling" in measurements(replace(run, records=low))["throughput"].note
+
+
+def test_a_run_of_an_older_method_says_so_and_one_of_todays_does_not():
+    stack = next(stack for stack in published_stacks() if stack.facts.kind == "server")
+    (run, *_) = published_runs(stack.adapter)
+
+    def by(method, *, is_asked):
+        records = tuple(
+            record.model_copy(
+                update={
+                    "criteria": tuple(
+                        one.model_copy(update={"name": "freed" if is_asked else "held"})
+                        for one in record.criteria
+                    )
+                }
+            )
+            if isinstance(record, Verdict)
+            else record
+            for record in run.records
+        )
+        header = run.header.model_copy(update={"method": method})
+        return scaling.caveat_of(replace(run, header=header, records=records), is_judged=True)
+
+    assert by(METHOD, is_asked=True) == ""
+    assert f"method 1, newer runs have {METHOD}" in by(1, is_asked=True)
+    assert "not judged" not in by(1, is_asked=True)
+    assert "not judged by `freed`" in by(1, is_asked=False)
+    for stack in published_stacks():
+        old = any(run.header.method < METHOD for run in published_runs(stack.adapter))
+        measured = [fact.value for fact in scaling.gather_scaling(stack) if fact.kind == "measured"]
+        assert {f"newer runs have {METHOD}" in value for value in measured} == {old}
 
 
 def test_without_a_published_run_there_is_no_fact_of_a_ceiling(monkeypatch):

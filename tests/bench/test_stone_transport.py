@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.facts import FACTS_FILE, read_facts
+from bench.facts import FACTS_FILE, Probe, read_facts
+from bench.features import _SHOWN
 from bench.relay import start_relay
 from bench.stacks import ROOT
-from bench.stone.transport import TABLE, read_recorded, rounded, script
+from bench.stone.places import code_of, probe_of
+from bench.stone.transport import TABLE, WHERE, read_recorded, rounded, script
 from bench.stone.wire import UnreadableStreamError, count_messages, read_heads
-from canonical.adapter import AdapterFacts
+from canonical.adapter import AdapterFacts, Feature
 from canonical.stone import LoopOwner
 
 BODIES = st.lists(st.binary(max_size=40), max_size=4)
@@ -137,3 +140,53 @@ def test_what_runs_in_process_has_nothing_on_the_wire_and_what_is_served_has():
         kind = AdapterFacts.read(ROOT / "adapters" / subject.framework / "adapter.toml").kind
         mine = {fact.row: fact.value for fact in facts.of(TABLE) if fact.framework == subject.framework}
         assert (mine["bytes of an episode"] == "none") == (kind == "in_process")
+
+
+def test_where_an_environment_runs_is_said_of_stepping_and_of_the_frameworks_own_rollouts():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    mine = {fact.framework: fact for fact in facts.of(TABLE) if fact.row == WHERE}
+    assert set(mine) == {subject.framework for subject in facts.subjects}
+    for name, fact in mine.items():
+        kind = AdapterFacts.read(ROOT / "adapters" / name / "adapter.toml").kind
+        assert fact.data["places"][0] == kind
+        elsewhere = [one for one in fact.evidence if "other processes ran beside it" in one.seen]
+        assert ("server" in fact.data["places"]) == (kind == "server" or bool(elsewhere))
+
+
+def test_the_kind_of_an_end_is_said_to_be_the_compiled_environments_word():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    heard = [fact.value for fact in facts.of("loop") if re.search(r"(solved|budget)$", fact.value)]
+    assert len(heard) >= 2 * len(facts.subjects)
+    assert [value for value in heard if "what the compiled environment calls" not in value] == []
+
+
+def test_what_is_installed_beside_a_trainer_is_what_a_fresh_installation_has():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    for subject in facts.subjects:
+        mine = {(fact.table, fact.row): fact for fact in facts.of_framework(subject.framework)}
+        assert mine["local", "distributions"].value == str(mine[TABLE, "installed beside the trainer"].data)
+
+
+def test_an_installation_is_told_with_the_versions_that_it_was_held_to():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    sent = [
+        probe.sent for fact in facts.of("local") for probe in fact.evidence
+        if isinstance(probe, Probe) and probe.name == "install"
+    ]  # fmt: skip
+    assert sent
+    assert [one for one in sent if not (ROOT / one.split("--constraint ")[1].split()[0]).is_file()] == []
+
+
+def test_every_probe_of_the_tables_gathered_here_names_the_function_that_ran_where_it_stands():
+    facts = read_facts(ROOT / "reports" / "published" / "rosetta" / FACTS_FILE)
+    probes = {
+        one for table in (TABLE, "loop", "bad-input", "local", "scaling") for fact in facts.of(table)
+        for one in fact.evidence if isinstance(one, Probe)
+    }  # fmt: skip
+    assert [one for one in probes if code_of(ROOT / one.file, one.function or "").name != one.function] == []
+
+
+@pytest.mark.parametrize("feature", Feature)
+def test_the_probe_of_a_feature_is_the_method_that_ran(feature):
+    shown = "_Probes._shown" if feature in _SHOWN else f"_Probes._{feature}"
+    assert probe_of(feature).name == shown

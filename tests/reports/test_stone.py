@@ -14,14 +14,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.facts import FACTS_FILE, Code, Fact, Facts, Header, Probe, Source, Subject, Symbol, read_facts
+from bench.facts import (
+    FACTS_FILE,
+    Code,
+    Fact,
+    Facts,
+    Header,
+    Probe,
+    Record,
+    Source,
+    Subject,
+    Symbol,
+    read_facts,
+)
+from bench.records import RECORDS_FILE
 from bench.stacks import ROOT
 from reports.stone.inputs import NOTHING, read_inputs
 from reports.stone.pages import MEASURED, Pages
 from reports.stone.render import render_files, render_tables, render_undrawn
 from reports.stone.site import table_page
 from reports.stone.table import NO_EVIDENCE, tabulate
-from reports.stone.writers import csv_text, json_text, markdown_page
+from reports.stone.writers import csv_text, json_text, line_of, markdown_page, newest_releases
 
 PUBLISHED = ROOT / "reports" / "published" / "rosetta"
 HEADER = Header(
@@ -149,6 +162,45 @@ def test_evidence_without_a_way_to_the_repository_names_places_and_links_to_none
     assert "adapters/one/x.py:2" in reader.text
 
 
+def test_evidence_names_the_function_that_ran_and_the_line_of_a_record():
+    probe = Probe(name="p", sent="x", seen="y", file="bench/p.py", line=9, function="Probes.look")
+    record = Record(run="one-1", record="ceiling by the criterion slo", line=58)
+    assert line_of(probe, "../").place == "bench/p.py:9 (Probes.look)"
+    assert line_of(probe, "../").link == "../bench/p.py#L9"
+    assert line_of(record, "../").place == f"one-1/{RECORDS_FILE}:58"
+    assert line_of(record.model_copy(update={"line": None}), "../").place == "one-1"
+
+
+def test_a_column_whose_release_is_not_the_newest_says_which_is():
+    def released(framework, version):
+        return Fact(
+            framework=framework, release=f"{framework}-1", table="ecosystem", row="last release", value=version,
+            kind="probed", evidence=EVIDENCE, data={"version": version},
+        )  # fmt: skip
+
+    facts = Facts(HEADER, (*of("so").facts, released("one", "2"), released("two", "1")))
+    table = tabulate(facts, "t", "T", "about")
+    for text in (markdown_page(facts, table, ""), page(facts, table)):
+        assert "one-1; newest 2" in text
+        assert "One is shown as of one-1; its newest release is 2." in text
+        assert "two-1; newest" not in text
+        assert "Two is shown" not in text
+
+
+def test_every_published_table_says_of_which_releases_there_are_newer_ones():
+    facts = read_facts(PUBLISHED / FACTS_FILE)
+    newer = newest_releases(facts)
+    last = {
+        fact.release: fact.data["version"] for fact in facts.of("ecosystem") if fact.row == "last release"
+    }
+    assert newer == {label: version for label, version in last.items() if not label.endswith(f"-{version}")}
+    for table in render_tables(facts):
+        text = (PUBLISHED / f"{table.name}.md").read_text(encoding="utf-8")
+        for label, version in newer.items():
+            assert f"is shown as of {label}; its newest release is {version}." in text
+            assert (label in table.releases) == (f"{label}; newest {version}" in text)
+
+
 def published_files() -> dict[str, str]:
     return {
         path.relative_to(PUBLISHED).as_posix(): path.read_text(encoding="utf-8")
@@ -176,7 +228,7 @@ def test_the_published_figures_are_what_the_published_runs_give():
 
 
 UNMEASURED = {
-    "scaling": "no run is published of most frameworks, and figures of others are about one each",
+    "scaling": "figures of others are about one framework each",
     "ecosystem": "not everybody says what is offered outside of the package",
 }
 """Tables that say of some cells that there is no evidence, and why."""

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from bench.facts import FACTS_FILE, Code, Fact, Facts, Header, Subject, Symbol, read_facts
+from bench.facts import FACTS_FILE, Code, Fact, Facts, Header, Probe, Subject, Symbol, read_facts
 from bench.stacks import ROOT
-from reports.stone.tree import QUESTIONS, grounds, grow, returns_five_values
+from reports.stone.tree import LARGE_CATALOGUE, QUESTIONS, grounds, grow, returns_five_values
 
 PUBLISHED = ROOT / "reports" / "published" / "rosetta" / FACTS_FILE
 HEADER = Header(
@@ -22,11 +22,11 @@ HEADER = Header(
 )
 
 
-def transport(framework: str, level: str) -> Fact:
+def runs_in(framework: str, *places: str) -> Fact:
     place = Code(file="a.py", first=1, last=1)
     return Fact(
-        framework=framework, release=f"{framework}-1", table="pieces", row="transport", value=f"{level}: so",
-        kind="declared", evidence=(place,), data={"level": level},
+        framework=framework, release=f"{framework}-1", table="transport", row="where it runs", value="so",
+        kind="declared", evidence=(place,), data={"places": list(places)},
     )  # fmt: skip
 
 
@@ -38,12 +38,17 @@ def step(framework: str, signature: str) -> Fact:
     )  # fmt: skip
 
 
-def said(table: str, row: str, data) -> Fact:
+def said(table: str, row: str, data, *evidence) -> Fact:
     place = Code(file="a.py", first=1, last=1)
     return Fact(
-        framework="one", release="one-1", table=table, row=row, value="so", kind="declared", evidence=(place,),
-        data=data,
+        framework="one", release="one-1", table=table, row=row, value="so", kind="declared",
+        evidence=evidence or (place,), data=data,
     )  # fmt: skip
+
+
+def catalogue(packaged: str, everywhere: int | None) -> Fact:
+    counted = Probe(name="catalogue", sent="len(them)", seen=packaged, file="a.py", line=1)
+    return said("ecosystem", "catalogue", {"count": everywhere}, counted)
 
 
 def leaf_of(facts: Facts, **chosen: str):
@@ -68,7 +73,7 @@ def test_every_path_through_the_questions_ends_in_one_answer_that_places_every_f
 
 
 def test_what_no_fact_says_is_neither_a_yes_nor_a_no():
-    facts = Facts(HEADER, (transport("one", "native"), transport("two", "own")))
+    facts = Facts(HEADER, (runs_in("one", "server"), runs_in("two", "in_process")))
     leaf = leaf_of(facts, place="server")
     assert (names(leaf.fits), names(leaf.ruled_out), names(leaf.open)) == (["one"], ["two"], ["three"])
     assert leaf.open[0].unknown == (QUESTIONS[0].text,)
@@ -80,8 +85,8 @@ def test_where_nothing_fits_the_frameworks_with_the_fewest_conditions_against_th
         HEADER,
         (
             *(
-                transport(name, level)
-                for name, level in (("one", "own"), ("two", "native"), ("three", "own"))
+                runs_in(name, place)
+                for name, place in (("one", "in_process"), ("two", "server"), ("three", "in_process"))
             ),
             *(
                 step(name, signature)
@@ -100,10 +105,11 @@ def test_where_nothing_fits_the_frameworks_with_the_fewest_conditions_against_th
         ("trainer", said("stages", "trainer", {"level": "covered"}), True),
         ("trainer", said("stages", "trainer", {"level": "in part"}), True),
         ("trainer", said("stages", "trainer", {"level": "left to others"}), False),
-        ("catalogue", said("ecosystem", "catalogue", 20), True),
-        ("catalogue", said("ecosystem", "catalogue", {"count": 19}), False),
-        ("catalogue", said("ecosystem", "catalogue", {"count": None}), None),
-        ("catalogue", said("ecosystem", "catalogue", True), None),
+        ("catalogue", catalogue("20", None), True),
+        ("catalogue", catalogue("19", 19), False),
+        ("catalogue", catalogue("1", 40), False),
+        ("catalogue", catalogue("no number", 40), None),
+        ("catalogue", said("ecosystem", "catalogue", {"count": 40}), None),
     ],
 )
 def test_trainers_and_catalogues_are_read_from_what_tables_hold(question, fact, fits):
@@ -112,14 +118,37 @@ def test_trainers_and_catalogues_are_read_from_what_tables_hold(question, fact, 
     assert "one" in names(where)
 
 
+def test_what_runs_in_process_and_behind_a_transport_fits_whoever_wants_either():
+    facts = Facts(
+        HEADER, (runs_in("one", "in_process", "server"), runs_in("two"), runs_in("three", "server"))
+    )
+    for place, others in (("server", ["three"]), ("in_process", [])):
+        leaf = leaf_of(facts, place=place)
+        assert (names(leaf.fits), names(leaf.open)) == (["one", *others], ["two"])
+    assert grounds(facts, grow(facts)).rows[0].cells[0].value == "either: so"
+
+
+def test_only_what_comes_in_the_package_counts_as_a_catalogue_in_the_package():
+    facts = read_facts(PUBLISHED)
+    counted = {
+        fact.framework: int(probe.seen)
+        for fact in facts.of("ecosystem")
+        for probe in fact.evidence
+        if isinstance(probe, Probe) and probe.name == "catalogue"
+    }
+    leaf = leaf_of(facts, catalogue="yes")
+    assert not leaf.open
+    assert names(leaf.fits) == [name for name, count in counted.items() if count >= LARGE_CATALOGUE]
+
+
 def test_where_nothing_is_asked_everything_fits():
     assert names(leaf_of(Facts(HEADER, ())).fits) == ["one", "two", "three"]
 
 
 def test_the_answers_rest_on_facts_with_their_evidence():
-    facts = Facts(HEADER, (transport("one", "native"),))
+    facts = Facts(HEADER, (runs_in("one", "server"),))
     first, *others = grounds(facts, grow(facts)).rows
-    assert first.cells[0].value == "behind a transport: native: so"
+    assert first.cells[0].value == "behind a transport: so"
     assert first.cells[0].evidence == facts.facts[0].evidence
     assert {cell.value for row in (others) for cell in row.cells} == {"no evidence"}
 
