@@ -18,7 +18,7 @@ from bench.facts import Code, Evidence, Fact, Facts, Record, Subject
 from reports.stone.inputs import Inputs
 from reports.stone.source import panes
 from reports.stone.table import Cell, Table
-from reports.stone.writers import Line, headed, line_of, page_of, provenance, repositories_of
+from reports.stone.writers import Line, headed, line_of, older_releases, page_of, provenance, repositories_of
 
 MEASURED = "measured.html"
 """The page whose figures another release of the drawing library may draw with other bytes."""
@@ -95,6 +95,7 @@ class Pages:
                 subjects=self.facts.subjects,
                 provenance=provenance(self.facts),
                 headed=partial(headed, self.facts),
+                older=older_releases(self.facts),
                 kinds=KINDS,
                 page_of=page_of,
                 ports=PORTS if self.inputs.ports is not None else "",

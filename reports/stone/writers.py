@@ -185,13 +185,17 @@ def provenance(facts: Facts) -> str:
     header = facts.header
     commit = "outside a checkout" if header.commit is None else f"at commit {header.commit[:12]}"
     changed = " with changes that are not committed" if header.dirty else ""
+    return f"Gathered {header.gathered:%Y-%m-%d %H:%M} UTC {commit}{changed}, on {header.machine}."
+
+
+def older_releases(facts: Facts) -> str:
+    """Say which frameworks are shown as of a release that is not the newest; nothing where none is."""
     newer = newest_releases(facts)
-    older = "".join(
-        f" {one.title} is shown as of {one.release}; its newest release is {newer[one.release]}."
+    return " ".join(
+        f"{one.title} is shown as of {one.release}; its newest release is {newer[one.release]}."
         for one in facts.subjects
         if one.release in newer
     )
-    return f"Gathered {header.gathered:%Y-%m-%d %H:%M} UTC {commit}{changed}, on {header.machine}.{older}"
 
 
 def newest_releases(facts: Facts) -> dict[str, str]:
@@ -222,6 +226,7 @@ def markdown_page(facts: Facts, table: Table, root: str) -> str:
         "",
         table.about,
         "",
+        *([older, ""] if (older := older_releases(facts)) else []),
         provenance(facts),
         "",
         f"| | {' | '.join(heads)} |",
