@@ -128,14 +128,18 @@ def declared_features(worker: Worker) -> dict[Feature, Support]:
 
 
 def keep_proven(path: Path, label: str, proofs: Sequence[FeatureProof]) -> None:
-    """Write level and note of every feature of a release into a file that keeps those of the other releases too.
+    """Write level, note and evidence of every feature of a release into a file that keeps those of the other releases too.
 
     Raises:
         OSError: The file cannot be written.
     """
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     kept[label] = {
-        proof.feature.value: {"level": proof.declared.level.value, "note": proof.declared.note}
+        proof.feature.value: {
+            "level": proof.declared.level.value,
+            "note": proof.declared.note,
+            "evidence": proof.evidence,
+        }
         for proof in proofs
         if proof.declared is not None
     }

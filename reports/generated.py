@@ -61,7 +61,7 @@ def features_table(facts: AdapterFacts, kept: Mapping[str, Mapping[str, Mapping[
         rows += [
             f"| | {kept[label][feature]['level']} in {label} | {_cell(kept[label][feature]['note'])} |"
             for label in others
-            if kept[label][feature] != mine
+            if any(kept[label][feature][said] != mine[said] for said in ("level", "note"))
         ]
     return "\n".join(rows)
 

@@ -76,13 +76,15 @@ def gather_beginning(stack: Stack) -> list[Fact]:
         command or f"a copy of {_baseline(stack).relative_to(ROOT).as_posix()}",
         f"{made.files} files, {made.lines} lines with code; {made.scaffold_s:.1f} s",
     )
+    # What was copied is a whole game: its lines are no measure beside those of a skeleton.
+    whole = "" if beginning.scaffold else "; Rosetta's Wordle, a whole game"
     place = line_of(folder / LANDSCAPE_FILE, "first_test =")
     tested = _probe(f"the first test: {beginning.tests}", f"passed after {made.test_s:.1f} s")
     rows: list[tuple[str, str, Kind, Sequence[Evidence], JsonValue]] = [
         _scaffolder(stack, beginning),
-        ("files", str(made.files), "measured", [ran], made.files),
-        ("lines with code", str(made.lines), "measured", [ran], made.lines),
-        ("lines to write before anything runs", str(made.written), "measured", [ran, place], made.written),
+        ("files", f"{made.files}{whole}", "measured", [ran], made.files),
+        ("lines with code", f"{made.lines}{whole}", "measured", [ran], made.lines),
+        ("lines to write before anything runs", f"{made.written}{whole}", "measured", [ran, place], made.written),
         ("concepts of the framework", _counted(made.concepts), "measured", [ran], list(made.concepts)),
         (
             "from an empty folder to the first passing test", _seconds(made), "measured", [ran, tested],
@@ -104,7 +106,13 @@ def _scaffolder(stack: Stack, beginning: Beginning) -> tuple[str, str, Kind, Seq
         programs = sorted(path.name for path in _programs(stack))
         seen = ", ".join(programs) or "none"
         probe = _probe(f"programs that {stack.release.label} installs", seen)
-        return "scaffolder", "none; an example is copied", "probed", [probe, copied], None
+        return (
+            "scaffolder",
+            "none; Rosetta's own hand-written Wordle was copied",
+            "probed",
+            [probe, copied],
+            None,
+        )
     release = ask(stack, names=[beginning.scaffolder])
     found = release.names[beginning.scaffolder]
     if found.missing is not None:

@@ -9,7 +9,7 @@ from bench.client import Worker
 from bench.facts import Evidence, Fact, Kind, Probe
 from bench.recording import expect
 from bench.stacks import ROOT
-from bench.stone.pieces import proof_of, shown_in_source
+from bench.stone.pieces import declared_of, shown_in_source, shown_of
 from bench.stone.places import code_of, find_place
 from bench.stone.play import session_of
 from bench.stone.subject import Subject
@@ -68,17 +68,16 @@ async def _granularity(subject: Subject, task: str, played: Sequence[StepResult]
     truncated = _probe(
         f"{budget} guesses that are no words, which is the budget of turns", _heard(cut), "_granularity"
     )
-    rows: list[tuple[str, str, Probe]] = [
-        ("heard of the end", solved.seen, solved),
-        ("heard when the turns are used up", truncated.seen, truncated),
+    rows: list[tuple[str, str, Sequence[Evidence]]] = [
+        ("heard of the end", solved.seen, [solved]),
+        ("heard when the turns are used up", truncated.seen, [truncated]),
     ]
     for row, feature in (
         ("truncated, or terminated", Feature.TRUNCATION),
         ("why it has ended", Feature.CAUSE),
     ):
-        proof = proof_of(subject, feature)
-        rows.append((row, proof.seen, proof))
-    return [subject.fact(TABLE, row, value, "probed", [probe]) for row, value, probe in rows]
+        rows.append((row, declared_of(subject.stack, feature), shown_of(subject.stack, feature)))
+    return [subject.fact(TABLE, row, value, "probed", evidence) for row, value, evidence in rows]
 
 
 def _heard(played: Sequence[StepResult]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from bench.facts import Code, Evidence, Fact, Probe
 from bench.scenarios import GENERAL
@@ -35,18 +36,16 @@ def gather(subject: Subject) -> list[Fact]:
                 name,
                 f"{LEVELS[piece.level]}: {piece.how}",
                 "introspected" if piece.symbols else "declared",
-                [*(subject.symbols[one] for one in piece.symbols), _shown(subject, piece.shown_by)],
+                [*(subject.symbols[one] for one in piece.symbols), *_shown(subject, piece.shown_by)],
                 {"level": piece.level, "symbols": list(piece.symbols)},
             )
         )
     return found
 
 
-def _shown(subject: Subject, shown_by: str) -> Evidence:
+def _shown(subject: Subject, shown_by: str) -> Sequence[Evidence]:
     kind, _, name = shown_by.partition(":")
-    if kind == "feature":
-        return proof_of(subject, Feature(name))
-    return shown_in_source(kind, name)
+    return shown_of(subject.stack, Feature(name)) if kind == "feature" else [shown_in_source(kind, name)]
 
 
 def shown_in_source(kind: str, name: str) -> Code:
@@ -66,18 +65,44 @@ def shown_in_source(kind: str, name: str) -> Code:
     return code_of(ROOT / path, function)
 
 
-def proof_of(subject: Subject, feature: Feature) -> Probe:
-    """Return what conformance has proven and kept of a feature of the release."""
-    return proof_of_stack(subject.stack, feature)
+def declared_of(stack: Stack, feature: Feature) -> str:
+    """Return what the adapter says of a feature of the release: how it comes about, and by what."""
+    kept = _kept(stack, feature)
+    return f"{kept['level']}: {kept['note']}" if kept["note"] else kept["level"]
 
 
-def proof_of_stack(stack: Stack, feature: Feature) -> Probe:
-    """Return what conformance has proven and kept of a feature of the release of a stack, which need not be ready."""
-    kept = json.loads(stack.features_file.read_text(encoding="utf-8"))
-    proven = kept[stack.release.label][feature]
-    probe = probe_of(feature)
-    seen = f"{proven['level']}: {proven['note']}" if proven["note"] else proven["level"]
-    return Probe(
-        name=f"feature {feature}", sent="the touchstone, through conformance", seen=seen, file=probe.file,
+def shown_of(stack: Stack, feature: Feature) -> tuple[Probe, Code]:
+    """Return what conformance has seen of a feature of the release, and where the adapter says how it comes about.
+
+    The stack need not be ready.
+
+    Raises:
+        NoSuchPlace: Conformance has kept nothing that it has seen, or the adapter does not declare the feature.
+    """
+    kept = _kept(stack, feature)
+    if "evidence" not in kept:
+        raise NoSuchPlace(
+            f"{stack.features_file.parent.name}/features.json keeps nothing that was seen of {feature} in "
+            f"{stack.release.label}; renew it with 'rosetta conformance {stack.adapter} --keep-features'"
+        )
+    probe = _probe_of(feature)
+    seen = Probe(
+        name=f"feature {feature}", sent="the touchstone, through conformance", seen=kept["evidence"], file=probe.file,
         line=probe.first, function=probe.name,
     )  # fmt: skip
+    declared = line_of(stack.features_file.parent / "adapter.py", f"Feature.{feature.name}:")
+    return seen, declared.model_copy(update={"name": f"{declared_of(stack, feature)}"})
+
+
+def _kept(stack: Stack, feature: Feature) -> dict[str, str]:
+    kept: dict[str, dict[str, dict[str, str]]] = json.loads(stack.features_file.read_text(encoding="utf-8"))
+    return kept[stack.release.label][feature]
+
+
+def _probe_of(feature: Feature) -> Code:
+    """Return the method that probes a feature, or what the one that probes several compares for it."""
+    file = ROOT / "bench" / "features.py"
+    try:
+        return code_of(file, f"_Probes._{feature}")
+    except NoSuchPlace:
+        return line_of(file, f"Feature.{feature.name}:")

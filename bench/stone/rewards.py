@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from bench.facts import Fact, Probe
 from bench.stacks import ROOT
-from bench.stone.pieces import proof_of
-from bench.stone.places import code_of
+from bench.stone.pieces import declared_of, shown_of
+from bench.stone.places import code_of, find_place
 from bench.stone.play import session_of
 from bench.stone.subject import Subject
 from canonical.adapter import Feature
@@ -34,9 +34,12 @@ async def gather(subject: Subject) -> list[Fact]:
     dense = [*rolls, ToolCall("answer", {"code": task.secret["code"]})]
     word = next(iter(wordle.tasks()))
     late = [ToolCall("guess", {"word": "crane"}), ToolCall("guess", {"word": word.secret["answer"]})]
-    proof = proof_of(subject, Feature.STEP_REWARD)
+    declared, shown = (
+        declared_of(subject.stack, Feature.STEP_REWARD),
+        shown_of(subject.stack, Feature.STEP_REWARD),
+    )
     return [
-        subject.fact(TABLE, "reward of a step", proof.seen, "probed", [proof]),
+        subject.fact(TABLE, "reward of a step", declared, "probed", shown),
         *await _play(subject, "paid at every step", str(DENSE), task.id, dense),
         *await _play(subject, "paid at the end", "wordle", word.id, late),
     ]
@@ -59,6 +62,13 @@ async def _play(subject: Subject, row: str, source: str, task: str, calls: Seque
         ("on the trace", ", ".join(f"{one:g}" for one in paid)),
         ("a trainer that sums reads", f"{math.fsum([*paid, after.reward]):g}"),
         ("a trainer that takes the last step's value reads", f"{paid[-1]:g}"),
-        ("the framework's own return", f"{returned:g}"),
     ]
-    return [subject.fact(TABLE, f"{row}: {name}", value, "probed", [probe]) for name, value in found]
+    whose = subject.stack.facts.words["return"].removeprefix("no word of its own; ")
+    at = subject.stone.words["return"].at
+    read = subject.fact(
+        TABLE, f"{row}: return as the adapter reads it", f"{returned:g}: {whose}", "probed",
+        [probe, find_place(subject.folder, at)], returned,
+    )  # fmt: skip
+    return [
+        *(subject.fact(TABLE, f"{row}: {name}", value, "probed", [probe]) for name, value in found), read
+    ]  # fmt: skip

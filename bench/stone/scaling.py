@@ -15,7 +15,7 @@ from bench.ceiling import not_asked
 from bench.facts import Evidence, Fact, Record, Source
 from bench.records import METHOD, Ceiling, Conformance, Run, Verdict
 from bench.stacks import Stack
-from bench.stone.pieces import proof_of_stack
+from bench.stone.pieces import declared_of, shown_of
 from bench.stone.places import line_of
 from bench.stone.runs import Measurement, line_in, measurements, published_runs
 from bench.stone.subject import fact_of
@@ -52,11 +52,11 @@ def gather_scaling(stack: Stack) -> list[Fact]:
     facts = [
         fact_of(
             stack, TABLE, "model", stack.facts.concurrency, "declared",
-            [line_of(folder / "adapter.toml", "concurrency ="), proof_of_stack(stack, Feature.CONCURRENT_SESSIONS)],
+            [line_of(folder / "adapter.toml", "concurrency ="), *shown_of(stack, Feature.CONCURRENT_SESSIONS)],
         ),
         fact_of(
             stack, TABLE, "isolation", _isolation(stack, runs), "probed",
-            [proof_of_stack(stack, Feature.CONCURRENT_SESSIONS), *_conformances(runs)],
+            [*shown_of(stack, Feature.CONCURRENT_SESSIONS), *_conformances(runs)],
         ),
     ]  # fmt: skip
     for row, figure in ROWS.items():
@@ -86,7 +86,7 @@ def _why_not(stack: Stack, row: str) -> str:
 
 
 def _isolation(stack: Stack, runs: list[Run]) -> str:
-    level = proof_of_stack(stack, Feature.CONCURRENT_SESSIONS).seen
+    level = declared_of(stack, Feature.CONCURRENT_SESSIONS)
     told = [
         f"{one.episodes:,} episodes in conformance, {one.divergences} of them divergent"
         for run in runs

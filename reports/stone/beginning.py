@@ -23,8 +23,8 @@ def render(facts: Facts) -> Table:
         "new-environment",
         "Cost of a new environment",
         "From an empty folder to the first test that passes, really run. Where a release brings a command that makes an environment, "
-        "files and lines are what the command makes; elsewhere they are those of the Wordle that is written by hand for the "
-        "framework, which is a whole game and no skeleton, so that the two kinds do not compare. Most of the time is imports. "
+        "files and lines are what the command makes; elsewhere there is nothing to begin with, and the Wordle that this project has "
+        "written by hand for the framework was copied. It is a whole game and no skeleton, so that the two kinds do not compare. Most of the time is imports. "
         "Processor time is of the command and the test together; the clock is that of a machine that did much else, and says little.",
         ROWS,
     )

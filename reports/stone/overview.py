@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from bench.facts import Evidence, Fact, Facts
 from reports.stone.table import Cell, Row, Table
 
+LOST = "own way: lost of the signature"
+"""The row of the table of tools that sums up what the framework's own ways lose."""
+
 Saying = Callable[[Fact], str]
 
 
@@ -22,6 +25,11 @@ def _counted(what: str) -> Saying:
 
 def _named(what: str) -> Saying:
     return lambda fact: f"{what} {fact.value}"
+
+
+def _each_named(what: str) -> Saying:
+    """Say it of each line of a cell, which has one for each way."""
+    return lambda fact: "\n".join(f"{what} {line}" for line in fact.value.splitlines())
 
 
 def _first_line(fact: Fact) -> str:
@@ -65,7 +73,7 @@ DIMENSIONS = (
     Dimension(
         "tools",
         "tools",
-        (("pieces", "tools", _whole), ("tools", "nested objects", _named("nested objects:"))),
+        (("pieces", "tools", _whole), ("tools", LOST, _each_named("lost of a signature:"))),
     ),
     Dimension(
         "reward",
@@ -75,7 +83,7 @@ DIMENSIONS = (
     Dimension(
         "loop",
         "loop",
-        (("pieces", "episode control", _whole), ("loop", "signal of the end", _named("ends by"))),
+        (("pieces", "episode control", _whole), ("loop", "signal of the end", _named("signal of the end:"))),
     ),
     Dimension("tasks", "stages", (("stages", "tasks", _whole), ("tasks", "splits", _named("splits:")))),
     Dimension(
@@ -94,7 +102,7 @@ DIMENSIONS = (
         "new-environment",
         (
             ("new-environment", "scaffolder", _named("scaffold:")),
-            ("new-environment", "lines with code", _counted("lines to begin with")),
+            ("new-environment", "lines with code", _named("lines to begin with:")),
             ("new-environment", "from an empty folder to the first passing test", _whole),
         ),
     ),
@@ -127,8 +135,9 @@ def render(facts: Facts) -> Table:
     return Table(
         "overview",
         "Overview: ten dimensions on one sheet",
-        "Each cell is made of cells of other tables, whose evidence it carries; the table that tells more is linked. Where none of "
-        "them knows anything, there is no evidence. Nothing is ranked, and nothing is added up over frameworks.",
+        "Each cell is made of cells of other tables, whose evidence and kinds it carries; the table that tells more is linked, and says "
+        "what compares and what does not. Where none of them knows anything, there is no evidence. Nothing is ranked, and nothing "
+        "is added up over frameworks. These cells are no facts of their own, and are not in facts.jsonl.",
         tuple(subject.title for subject in facts.subjects),
         tuple(subject.release for subject in facts.subjects),
         tuple(
@@ -148,5 +157,8 @@ def _cell(dimension: Dimension, framework: str, known: dict[tuple[str, str, str]
         return Cell()
     evidence: dict[Evidence, None] = dict.fromkeys(one for fact, _ in found for one in fact.evidence)
     return Cell(
-        "\n".join(say(fact) for fact, say in found), found[0][0].kind, tuple(evidence), dimension.table
+        "\n".join(say(fact) for fact, say in found),
+        ", ".join(dict.fromkeys(fact.kind for fact, _ in found)),
+        tuple(evidence),
+        dimension.table,
     )

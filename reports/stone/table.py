@@ -17,7 +17,8 @@ class Cell:
 
     Attributes:
         value: What a person reads.
-        kind: How it came about; empty where there is no fact.
+        kind: How it came about; several, with commas between them, where it is made of several facts; empty where there is no
+            fact.
         evidence: What shows it; none where there is no fact.
         table: Name of the table that tells more; empty where this is the one.
     """

@@ -7,13 +7,14 @@ from reports.stone.table import Table, tabulate
 
 
 def render(facts: Facts) -> Table:
-    """Return what arrives of tools of every kind."""
+    """Return what frameworks keep of a signature, and what arrives of a compiled environment."""
     return tabulate(
         facts,
         "tools",
-        "Tools: what arrives at the model",
-        "One tool for each kind of parameter went through the adapter of each framework, and what a model is told of it was compared "
-        "with what was sent, key by key. Kept means that name, description and schema are the same; otherwise the paths "
-        "are named that are missing, changed or new. What it says is what a compiled environment gives: adapters hand schemas on "
-        "whole, also where a framework's own way to declare a tool would lose a part.",
+        "Tools: what becomes of a signature",
+        "The rows of the own way declare one tool, with the same parameters, as each framework has it, and look in the schema that a "
+        "policy is shown for every part of them. Lost means that the schema does not say it, and where a type stands behind it, "
+        "that this type is all it says. No schema means that the framework makes none of a signature, and that authors write what "
+        "a policy is shown by hand. The last row is another thing: one tool for each kind of parameter through the adapter of each "
+        "framework. It says what a compiled environment gives, and is alike because adapters hand schemas on whole.",
     )

@@ -13,6 +13,6 @@ def render(facts: Facts) -> Table:
         "words",
         "Same concept, six names",
         "A row is a word of this project. A cell is what the framework calls it, with the symbols that the installed release has "
-        "for it, and the line of the adapter where one becomes the other. Where a framework has no such word, the cell says "
-        "what carries it instead.",
+        "for it, and the line of the adapter where one becomes the other. What the adapter puts somewhere is the adapter's own, and "
+        "no word of the framework.",
     )

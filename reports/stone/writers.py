@@ -296,7 +296,8 @@ def contents(facts: Facts, tables: Sequence[Table]) -> str:
         "",
         (
             "Every cell is computed, or said by an adapter; it names what shows it, and says so where nothing does. Whether a feature is "
-            "native or emulated is what an adapter declares: its probe shows that the feature works, not whose work it is."
+            "native or emulated is what an adapter declares: its probe shows that the feature works, not whose work it is. All cells are "
+            "facts of [facts.jsonl](facts.jsonl), except those of the overview, which is made of cells of the other tables."
         ),
         "",
         provenance(facts),

@@ -7,25 +7,39 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from bench.facts import FACTS_FILE, read_facts
 from bench.stacks import ROOT, find_stack
 from bench.stone import sharing
 from bench.stone.handwritten import BASELINES, FILE, code_lines, used_names
-from bench.stone.pieces import shown_in_source
+from bench.stone.pieces import declared_of, shown_in_source, shown_of
 from bench.stone.places import NoSuchPlace, code_of, find_definition, find_place
 from bench.stone.runs import PUBLISHED
-from bench.stone.sharing import blame, clause, plain, verdict
-from bench.stone.tools import KINDS, SIGNATURES, differences
+from bench.stone.sharing import blame, clause, plain
+from bench.stone.tasks import _together
+from bench.stone.tools import (
+    ASPECTS,
+    KINDS,
+    LOST,
+    NO_SCHEMA,
+    ORDER,
+    SIGNATURES,
+    Way,
+    differences,
+    lost_by,
+    verdict,
+)
 from bench.worker.inspection import inspect_name
 from canonical.adapter import AdapterFacts, Feature
 from canonical.catalogue import load_environment
 from canonical.stone import Piece, PieceName
+from reports.stone import overview
 
 ADAPTERS = sorted(path.parent for path in (ROOT / "adapters").glob("*/adapter.toml"))
 
@@ -63,6 +77,43 @@ def test_every_key_that_a_word_names_is_one_that_the_adapter_writes(folder):
     }
     named = re.findall(r'\["([a-z_]+)"\]', " ".join(read(folder).words.values()))
     assert [key for key in named if key not in texts] == []
+
+
+@each
+def test_what_the_adapter_adds_is_said_to_be_the_adapters(folder):
+    """A key, a field or a media type of the adapter's own in a cell would read as the framework's word."""
+    facts = read(folder)
+    for word, told in facts.words.items():
+        own = re.search(
+            r'(metadata|info|state|task_spec|extra_info"\])\["|vnd\.rosetta|a field `|result in JSON', told
+        )
+        before = told[: own.start()] if own else ""
+        assert own is None or "the adapter" in before, word
+        said = facts.stone.words[word]
+        assert said.symbols or re.search("no word|none|the adapter", told), (
+            f"{word} has no symbol, and names none missing"
+        )
+
+
+@each
+def test_a_feature_is_shown_by_what_its_probe_saw_and_by_where_it_is_declared(folder):
+    stack = find_stack(folder.name)
+    for feature in Feature:
+        probe, declared = shown_of(stack, feature)
+        assert probe.seen != declared_of(stack, feature)
+        assert not probe.seen.startswith(("native", "emulated", "absent"))
+        assert f"Feature.{feature.name}:" in declared.text
+        assert declared.file == f"adapters/{folder.name}/adapter.py"
+        assert declared.name == declared_of(stack, feature)
+
+
+def test_a_release_of_which_nothing_seen_is_kept_says_how_to_renew_it(monkeypatch, tmp_path):
+    stack = find_stack("gem")
+    kept = {stack.label: {str(feature): {"level": "native", "note": ""} for feature in Feature}}
+    (tmp_path / "features.json").write_text(json.dumps(kept), encoding="utf-8")
+    monkeypatch.setattr(type(stack), "features_file", property(lambda _: tmp_path / "features.json"))
+    with pytest.raises(NoSuchPlace, match="--keep-features"):
+        shown_of(stack, Feature.SPLITS)
 
 
 @each
@@ -168,6 +219,139 @@ def test_the_signatures_show_every_kind_that_the_table_names():
     assert {tool.name for tool in environment.tools} == set(KINDS)
 
 
+def parameters_of(file: Path) -> dict[str, list[tuple[str, str, str]]]:
+    """Return the parameters of every declaration of the tool, and the fields of every model: name, type and default."""
+    found = {}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "order":
+            taken = [one for one in node.args.args if one.arg != "self"]
+            defaults = [None] * (len(taken) - len(node.args.defaults)) + list(node.args.defaults)
+            found[f"order:{node.lineno}"] = [
+                (one.arg, ast.unparse(one.annotation), ast.unparse(default) if default else "")
+                for one, default in zip(taken, defaults, strict=True)
+            ]
+        elif isinstance(node, ast.ClassDef):
+            found[node.name] = [
+                (one.target.id, ast.unparse(one.annotation), ast.unparse(one.value) if one.value else "")
+                for one in node.body
+                if isinstance(one, ast.AnnAssign)
+            ]
+    return found
+
+
+def test_every_framework_declares_the_same_tool():
+    files = sorted(BASELINES.glob(f"*/{ORDER}"))
+    assert [file.parent.name for file in files] == [folder.name for folder in ADAPTERS]
+    found = {file.parent.name: parameters_of(file) for file in files}
+    for model in ("Size", "Item"):
+        assert len({str(one[model]) for one in found.values()}) == 1
+    wanted = next(said for name, said in found["openenv"].items() if name.startswith("order:"))
+    assert len(wanted) == 7
+    for name, declared in found.items():
+        whole = [said for said in declared.values() if len(said) == len(wanted)]
+        assert whole, name
+        assert all(said == wanted for said in whole), name
+        documented = (
+            (BASELINES / name / ORDER).read_text(encoding="utf-8").count("colour: The colour of the item.")
+        )
+        assert documented or name == "gem"
+
+
+class _Size(BaseModel):
+    width: int = Field(ge=1, description="From left to right.")
+    height: int = 1
+
+
+class _Item(BaseModel):
+    name: str
+    size: _Size | None = None
+
+
+class _Order(BaseModel, extra="forbid"):
+    item: _Item
+    colour: Literal["red", "green"] = Field(description="The colour of the item.")
+    parts: list[float]
+    label: int | str
+    portion: Annotated[float, Field(ge=0.0, lt=1.0, description="A part of one.")]
+    note: str | None = None
+    times: int = 3
+
+
+def way(schema: dict[str, Any] | None, **more: Any) -> Way:
+    return Way("`@tool`", "a tool", "all of it", "Order an item.", schema, **more)
+
+
+def test_a_whole_schema_loses_nothing():
+    whole = way(_Order.model_json_schema())
+    assert {name: judge(whole) for name, (_, judge) in ASPECTS.items()} == {
+        name: {
+            "nested objects": "kept, behind `$ref`",
+            "line of the docstring about a parameter": "becomes the parameter's description",
+            "arguments that the tool does not have": "excluded",
+        }.get(name, "kept")
+        for name in ASPECTS
+    }
+    assert lost_by(whole) == "nothing"
+
+
+TYPES_ALONE = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in _Order.model_fields} | {"times": {"type": "integer"}},
+    "required": list(_Order.model_fields),
+}
+
+
+def test_whatever_a_schema_does_not_say_is_lost_and_the_type_that_is_left_is_named():
+    bare = Way("`@tool`", "a tool", "types", "", TYPES_ALONE, "refused: no such type")
+    said = {name: judge(bare) for name, (_, judge) in ASPECTS.items()}
+    assert said["union"] == said["nested objects"] == "lost: string"
+    assert said["optional"] == "lost: required"
+    assert said["postponed annotations"] == "refused: no such type"
+    assert said.pop("arguments that the tool does not have") == "not excluded"
+    assert lost_by(bare) == ", ".join(said)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "change", "aspect"),
+    [
+        ("colour", {"enum": ["red"]}, "enum"),
+        ("times", {"default": 4}, "default"),
+        ("label", {"anyOf": [{"type": "integer"}]}, "union"),
+        ("note", {"anyOf": [{"type": "string"}]}, "optional"),
+        ("portion", {"minimum": 1}, "bounds"),
+        ("portion", {"description": ""}, "description of a field"),
+        ("parts", {"items": {}}, "list"),
+        ("item", {"$ref": "#/$defs/_Size"}, "nested objects"),
+    ],
+)
+def test_a_part_that_has_changed_is_lost_and_no_other(parameter, change, aspect):
+    schema = _Order.model_json_schema()
+    schema["properties"][parameter] |= change
+    found = lost_by(way(schema))
+    assert found.split(", ")[0] == aspect
+    assert aspect in {found, "nested objects"}
+
+
+def test_a_way_without_a_schema_loses_nothing_and_keeps_nothing():
+    assert lost_by(way(None)) == NO_SCHEMA
+    assert {verdict(way(None), judge) for _, judge in ASPECTS.values()} == {NO_SCHEMA}
+
+
+def test_the_sheet_shows_the_row_that_sums_up_what_is_lost():
+    assert overview.LOST == LOST
+
+
+def test_splits_are_told_together_where_the_same_came_of_all():
+    same = {"train": "12 tasks, as defined", "test": "3 tasks, as defined"}
+    assert _together(same) == "12 tasks of train, 3 tasks of test: as defined"
+    told = "train: 12 tasks, as defined; test: cannot be listed"
+    assert _together({**same, "test": "cannot be listed"}) == told
+    assert (
+        _together(dict.fromkeys(same, "cannot be listed"))
+        == "train: cannot be listed; test: cannot be listed"
+    )
+
+
 SAID = """  \u00d7 No solution found when resolving dependencies:
   \u2570\u2500\u25b6 Because only one==1.0 is available and one==1.0 depends on
       tool<2, we can conclude that all versions of one need tool<2.
@@ -203,7 +387,7 @@ def test_what_a_resolver_says_is_told_without_its_frame_and_begins_with_what_exc
     ],
 )  # fmt: skip
 def test_what_metadata_exclude_and_a_resolver_overlooks_is_no_refusal(said, excluding, value):
-    assert verdict(said, excluding, ["one==1.0", "two==2.0"]) == value
+    assert sharing.verdict(said, excluding, ["one==1.0", "two==2.0"]) == value
 
 
 def test_every_cell_of_sharing_names_what_was_run_for_it(monkeypatch):

@@ -38,6 +38,33 @@ def test_a_cell_of_the_sheet_is_made_of_other_cells_carries_their_evidence_and_l
     assert "[ecosystem](ecosystem.md)" in markdown_page(facts, overview.render(facts), "")
 
 
+def test_a_cell_of_several_kinds_names_all_of_them_once():
+    kinds = {"Python": "introspected", "import": "measured", "size on disk": "measured"}
+    facts = Facts(
+        HEADER,
+        tuple(fact("local", row, "1").model_copy(update={"kind": kind}) for row, kind in kinds.items()),
+    )
+    (cell,) = [row.cells[0] for row in overview.render(facts).rows if row.name == "local and cluster"]
+    assert cell.kind == "introspected, measured"
+
+
+def test_what_each_way_loses_stands_in_a_line_of_its_own():
+    facts = Facts(HEADER, (fact("tools", overview.LOST, "`@one`: nothing\n`@two`: enum"),))
+    (cell,) = [row.cells[0] for row in overview.render(facts).rows if row.name == "tools"]
+    assert cell.value.splitlines() == [
+        "lost of a signature: `@one`: nothing",
+        "lost of a signature: `@two`: enum",
+    ]
+
+
+def test_lines_that_do_not_compare_say_of_what_they_are():
+    published = read_facts(PUBLISHED)
+    (row,) = [row for row in overview.render(published).rows if row.name == "cost of a new environment"]
+    for subject, cell in zip(published.subjects, row.cells, strict=True):
+        copied = "none; Rosetta's own hand-written Wordle was copied" in cell.value
+        assert copied == ("Rosetta's Wordle, a whole game" in cell.value), subject.framework
+
+
 def test_without_a_fact_the_sheet_says_so():
     cells = [row.cells[0] for row in overview.render(Facts(HEADER, ())).rows]
     assert {cell.value for cell in cells} == {NO_EVIDENCE}

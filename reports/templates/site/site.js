@@ -57,7 +57,7 @@
         const seen = boxes.length ? values.filter((value) => columns.has(value.column)) : values;
         const text = [element.dataset.row, ...seen.map((value) => value.text)].join(" ").toLowerCase();
         const fits = words.every((word) => text.includes(word))
-          && (!kind.value || seen.some((value) => value.kind === kind.value))
+          && (!kind.value || seen.some((value) => value.kind.split(", ").includes(kind.value)))
           && (!about?.value || element.dataset.row.startsWith(about.value + ": "))
           && (!differ?.checked || new Set(seen.map((value) => value.text)).size > 1);
         element.hidden = !fits;

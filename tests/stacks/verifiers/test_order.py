@@ -1,0 +1,11 @@
+"""What becomes of one signature in the framework's own way to declare a tool."""
+
+from __future__ import annotations
+
+from bench.baselines.verifiers.order import declared
+
+
+def test_a_tool_keeps_all_and_a_model_in_a_postponed_annotation_is_refused():
+    (tool,) = declared()
+    assert tool["schema"]["properties"]["portion"]["exclusiveMaximum"] == 1.0
+    assert tool["postponed"].startswith("refused: ")
