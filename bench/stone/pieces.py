@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bench.facts import Code, Evidence, Fact, Probe
 from bench.scenarios import GENERAL
 from bench.stacks import ROOT, Stack
-from bench.stone.places import NoSuchPlace, code_of, line_of, probe_of
+from bench.stone.places import NoSuchPlace, code_of, line_of
 from bench.stone.subject import Subject
 from canonical.adapter import Feature
 from canonical.stone import PieceName

@@ -93,7 +93,12 @@ def verdict(said: str | None, excluding: Sequence[str], releases: Sequence[str])
 def _probe(function: str, sent: str, seen: str) -> Probe:
     place = code_of(ROOT / "bench" / "stone" / "sharing.py", function)
     return Probe(
-        name=function.strip("_").replace("_", " "), sent=sent, seen=seen, file=place.file, line=place.first, function=place.name
+        name=function.strip("_").replace("_", " "),
+        sent=sent,
+        seen=seen,
+        file=place.file,
+        line=place.first,
+        function=place.name,
     )
 
 

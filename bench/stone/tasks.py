@@ -63,7 +63,9 @@ async def gather(subject: Subject) -> list[Fact]:
     for row, (asked, value) in zip(
         ("listing the splits", "listing a split that there is not"), sent.items(), strict=True
     ):
-        probe = Probe(name="tasks", sent=asked, seen=value, file=place.file, line=place.first, function=place.name)
+        probe = Probe(
+            name="tasks", sent=asked, seen=value, file=place.file, line=place.first, function=place.name
+        )
         facts.append(subject.fact(TABLE, row, value, "probed", [probe]))
     return facts
 
