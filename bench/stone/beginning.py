@@ -39,7 +39,7 @@ class Made:
     """Hold what was made, and how long it took.
 
     Attributes:
-        files: How many files an author has then, without logs and hidden ones.
+        files: How many files an author has then, without logs, hidden ones, and the lock that a command writes where it finds uv.
         lines: Lines with code in them.
         concepts: Names of the framework in them.
         written: Lines that an author wrote before anything ran.
@@ -163,7 +163,7 @@ def _make(stack: Stack, beginning: Beginning) -> Made:
             path
             for path in folder.rglob("*")
             if path.is_file()
-            and path.suffix != ".log"
+            and path.suffix not in {".log", ".lock"}
             and not any(
                 part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts
             )

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from bench.facts import Evidence, Fact, Probe, Record
+from bench.facts import Evidence, Fact, Probe
 from bench.records import Run
 from bench.stacks import ROOT
 from bench.stone.asking import Release
@@ -212,7 +212,7 @@ def _figure(what: claims.Figure, release: Release) -> Finding:
         probe = _probe(_figure, f"{what.figure} in the published runs", "no run has it")
         return Finding(None, "it has not been measured here", (probe,))
     apart = [differing_conditions(what.conditions, run) for run, _ in found]
-    evidence = tuple(Record(run=run.folder.name, record=one.record) for run, one in found)
+    evidence = tuple(one.shown_in(run) for run, one in found)
     same = [pair for pair, differs in zip(found, apart, strict=True) if not differs]
     told = ", ".join(_measured(run, one) for run, one in same or found)
     if not same:
