@@ -82,7 +82,7 @@ def shown_of(stack: Stack, feature: Feature) -> tuple[Probe, Code]:
     kept = _kept(stack, feature)
     if "evidence" not in kept:
         raise NoSuchPlace(
-            f"{stack.features_file.parent.name}/features.json keeps nothing that was seen of {feature} in "
+            f"{stack.adapter}/features.json keeps nothing that was seen of {feature} in "
             f"{stack.release.label}; renew it with 'rosetta conformance {stack.adapter} --keep-features'"
         )
     probe = _probe_of(feature)
@@ -90,7 +90,7 @@ def shown_of(stack: Stack, feature: Feature) -> tuple[Probe, Code]:
         name=f"feature {feature}", sent="the touchstone, through conformance", seen=kept["evidence"], file=probe.file,
         line=probe.first, function=probe.name,
     )  # fmt: skip
-    declared = line_of(stack.features_file.parent / "adapter.py", f"Feature.{feature.name}:")
+    declared = line_of(stack.home / "adapter.py", f"Feature.{feature.name}:")
     return seen, declared.model_copy(update={"name": f"{declared_of(stack, feature)}"})
 
 
