@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bench.facts import Code, Evidence, Fact, Probe
 from bench.scenarios import GENERAL
 from bench.stacks import ROOT, Stack
-from bench.stone.places import NoSuchPlace, code_of, line_of
+from bench.stone.places import NoSuchPlace, code_of, line_of, probe_of
 from bench.stone.subject import Subject
 from canonical.adapter import Feature
 from canonical.stone import PieceName
@@ -85,7 +85,7 @@ def shown_of(stack: Stack, feature: Feature) -> tuple[Probe, Code]:
             f"{stack.adapter}/features.json keeps nothing that was seen of {feature} in "
             f"{stack.release.label}; renew it with 'rosetta conformance {stack.adapter} --keep-features'"
         )
-    probe = _probe_of(feature)
+    probe = probe_of(feature)
     seen = Probe(
         name=f"feature {feature}", sent="the touchstone, through conformance", seen=kept["evidence"], file=probe.file,
         line=probe.first, function=probe.name,
@@ -97,12 +97,3 @@ def shown_of(stack: Stack, feature: Feature) -> tuple[Probe, Code]:
 def _kept(stack: Stack, feature: Feature) -> dict[str, str]:
     kept: dict[str, dict[str, dict[str, str]]] = json.loads(stack.features_file.read_text(encoding="utf-8"))
     return kept[stack.release.label][feature]
-
-
-def _probe_of(feature: Feature) -> Code:
-    """Return the method that probes a feature, or what the one that probes several compares for it."""
-    file = ROOT / "bench" / "features.py"
-    try:
-        return code_of(file, f"_Probes._{feature}")
-    except NoSuchPlace:
-        return line_of(file, f"Feature.{feature.name}:")
