@@ -82,6 +82,21 @@ def test_ripgrep_shows_the_same(
     assert list(search._ripgrep(question, search._start(question["path"]))) == own(question)
 
 
+@pytest.mark.parametrize("has_ripgrep", [False, True], ids=["alone", "with ripgrep"])
+@pytest.mark.parametrize("glob", ["[", "!a.py", "a.p[y]", "{a.py,b}", "*.py", "d/*.py", "**/a.py", "a\\.py"])
+def test_a_glob_chooses_the_same_files_with_ripgrep_as_without(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, glob: str, has_ripgrep: bool
+) -> None:
+    """Ripgrep refuses an open bracket, and takes a leading exclamation mark for "all but these"."""
+    if has_ripgrep and shutil.which("rg") is None:
+        pytest.skip("needs ripgrep")
+    put(workspace, {"d/a.py": ["a"], "[": ["a"], "!a.py": ["a"], "b": ["a"]})
+    request = {"pattern": "a", "path": ".", "glob": glob, "context": 0, "ignore_case": False}
+    if not has_ripgrep:
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert list(search._grep(request)) == own(request)
+
+
 def test_what_is_no_plain_text_file_is_passed_over(workspace: Path) -> None:
     put(workspace, {"d/a.py": ["a"]})
     (workspace / "link.py").symlink_to("a.py")
