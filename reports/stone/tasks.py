@@ -12,6 +12,7 @@ def render(facts: Facts) -> Table:
         facts,
         "tasks",
         "Tasks and splits",
-        "How a task is chosen, as conformance has proven it, and what a user of the framework who lists the tasks of Wordle sees, "
-        "compared with their definition.",
+        "How a task is chosen, as conformance has proven it, and what whoever lists the tasks of the compiled Wordle sees, compared with "
+        "their definition. Where a framework lists no tasks by itself, the adapter does, and refuses in its own words: what the framework "
+        "has of its own stands in the row of tasks in the eleven pieces.",
     )

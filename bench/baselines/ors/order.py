@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from openreward.api.environments.client import sanitize_tool_schema
-from openreward.environments import Environment, Split, TextBlock, ToolOutput, tool
 from pydantic import BaseModel, Field
+
+try:
+    from openreward.api.environments.client import convert_tool_response
+    from openreward.environments import Environment, Split, TextBlock, ToolOutput, tool
+except ModuleNotFoundError:
+    from ors import Environment, Split, TextBlock, ToolOutput, tool  # type: ignore[import-not-found, no-redef]
+    from ors.client.environment import convert_tool_response  # type: ignore[import-not-found, no-redef]
 
 
 class Size(BaseModel):
@@ -69,6 +74,7 @@ class Shop(Environment):
 def declared() -> list[dict[str, Any]]:
     """Return each form in which a client gets the tool."""
     (spec,) = Shop.list_tools().tools
+    (for_a_model,) = convert_tool_response({"tools": [spec.model_dump(mode="json")]}, "openai")
     whole = {
         "name": "`list_tools()`",
         "way": "`@tool` and one pydantic model",
@@ -79,6 +85,6 @@ def declared() -> list[dict[str, Any]]:
         "name": "`list_tools(format='openai')`",
         "way": "the same, asked for in OpenAI's form",
         "shown": "what a session lists for OpenAI's API",
-        "schema": sanitize_tool_schema(spec.input_schema, "openai"),
+        "schema": for_a_model["parameters"],
     }
     return [{**one, "description": spec.description} for one in (whole, for_openai)]

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
+import pytest
+from packaging.version import Version
+
+if Version(version("verifiers")) < Version("0.4"):
+    pytest.skip(
+        "the tool server is another one before 0.4; the tables show the default release",
+        allow_module_level=True,
+    )
+
 from bench.baselines.verifiers.order import declared
 
 
