@@ -7,12 +7,17 @@ import asyncio
 import pytest
 
 from bench.client import start_worker
-from bench.facts import FACTS_FILE, Facts, compare, read_facts
+from bench.facts import FACTS_FILE, Fact, Facts, Probe, compare, read_facts
 from bench.stacks import ROOT, adapter_names, build_stack, find_stack, releases_of
 from bench.stone.gather import gather
 from bench.stone.subject import UnresolvedSymbols, resolve
 
 PUBLISHED = ROOT / "reports" / "published" / "rosetta" / FACTS_FILE
+
+
+def needs_installation(fact: Fact) -> bool:
+    """Say whether a fact rests on a fresh installation, which is not made here."""
+    return any(isinstance(one, Probe) and one.name == "install" for one in fact.evidence)
 
 
 @pytest.mark.parametrize("name", adapter_names())
@@ -23,7 +28,9 @@ def test_the_stack_says_what_is_published(name):
     found = asyncio.run(gather([stack], install=False))
     published = read_facts(PUBLISHED)
     tables = {fact.table for fact in found.facts}
-    mine = tuple(fact for fact in published.of_framework(name) if fact.table in tables)
+    mine = tuple(
+        fact for fact in published.of_framework(name) if fact.table in tables and not needs_installation(fact)
+    )
     assert mine
     changes = compare(Facts(published.header, mine), found)
     assert [(change.table, change.row, change.where) for change in changes] == []
